@@ -12,8 +12,14 @@ then finished, and the driver's watch goes on beside it as in the run. That is t
 says, the more a write of it costs the server: the last costs about three times what the first does. And who watches
 costs it an eighth more. So the rate of only one of these writes, or of an unwatched server, would mislead.)
 
-The goals scale with the work: the time that the quota itself takes (66 s for the whole shape) and the time that the
-writes take at the raw rate. A wait counts from a workload's creation to its last admission, as in Kueue's own runner.
+Before headgate a null manager takes the same load in the same run: it admits every workload at once with one patch and
+keeps no quota, so its time is what driver and server allow. (It may take less than the quota does: both bound us.)
+
+The goals scale with the work: the time that the quota itself takes (66 s for the whole shape), and the null manager's.
+A wait counts from a workload's creation to its last admission, as in Kueue's own runner. The driver calls a workload
+Finished by the version it has seen, as controllers do, so it meets a conflict where somebody has written since. When
+quota is given back (the server has answered that a workload is finished) the time runs until the next admission in
+that cohort is seen, if one waits. Once the load is over the same is measured on the idle server, one at a time.
 """
 
 from __future__ import annotations
@@ -56,8 +62,10 @@ NOMINAL, BORROWING = 20, 100  # cores
 RAW_NAMESPACE = "raw"
 RAW_WORKLOADS, FEWEST_RAW_WORKLOADS = 1000, 200  # for the whole shape, and for any part of it
 KUEUES_WAITS = {"large": 44.0, "medium": 120.0, "small": 240.0}  # seconds, measured on a machine of two cores
-MOST_WRITES = 2.5  # of ours for each workload
-SLOWEST = 1.3  # times what the quota, or the API server, takes at best
+MOST_WRITES = 1.2  # of ours for each workload
+SLOWEST = 1.3  # times what the quota, or the null manager, takes
+MOST_CONFLICTS = 0.01  # of the driver's writes
+IDLE_TURNS = 30  # workloads finished one by one on the idle server
 WRITE_VERBS = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE"})
 PROGRESS = 10.0  # seconds between two lines about it
 QUIET_CPU, QUIET_TRIES = 0.15, 30  # CPU seconds in one second, and seconds
@@ -73,6 +81,7 @@ class Shape(NamedTuple):
 
     cohorts: int
     scale: float
+    prefix: str = "cohort"
 
     @property
     def classes(self) -> tuple[Class, ...]:
@@ -81,7 +90,7 @@ class Shape(NamedTuple):
     @property
     def queues(self) -> tuple[str, ...]:
         places = itertools.product(range(self.cohorts), range(QUEUES_PER_COHORT))
-        return tuple(f"cohort-{cohort}-queue-{index}" for cohort, index in places)
+        return tuple(f"{self.prefix}-{cohort}-queue-{index}" for cohort, index in places)
 
     @property
     def workloads(self) -> int:
@@ -185,12 +194,13 @@ class _Line(Struct):
 class Work:
     """One workload, from its creation to its end."""
 
-    __slots__ = ("admitted_at", "called_finished", "created_at", "ends", "finished", "kind", "path", "queue")
+    __slots__ = ("admitted_at", "called_finished", "created_at", "ends", "finished", "kind", "path", "queue", "version")
 
     def __init__(self, queue: str, kind: Class, path: str) -> None:
         self.queue, self.kind, self.path = queue, kind, path
         self.created_at, self.admitted_at = time.monotonic(), 0.0
         self.ends: asyncio.TimerHandle | None = None  # while it is admitted
+        self.version = ""  # as seen last
         self.called_finished = False  # by us; what it looks like may be seen a while later
         self.finished = False
 
@@ -198,7 +208,7 @@ class Work:
 class Driver:
     """Creates workloads and lets them run; knows of them what a watch says, in the order of the server's versions."""
 
-    def __init__(self, client: Client, shape: Shape, process: OurProcess) -> None:
+    def __init__(self, client: Client, shape: Shape, process: OurProcess | None) -> None:
         self._client, self._shape, self._process = client, shape, process
         self._line = msgspec.json.Decoder(_Line).decode
         self._ends: set[asyncio.Task[None]] = set()
@@ -210,6 +220,10 @@ class Driver:
         self.in_use: Counter[str] = Counter()  # cores by cohort
         self.most_in_use = 0
         self.last_finish = 0.0
+        self.conflicts: Counter[str] = Counter()  # by what had been written about the workload
+        self.waiting: Counter[str] = Counter()  # workloads by cohort
+        self._given_back: dict[str, float] = {}  # when quota of a cohort was given back that nobody has got since
+        self.turnarounds: list[float] = []  # seconds from then to the next admission
 
     async def run(self, seconds: float) -> float:
         """Seconds from the beginning until the last of them was seen to be finished; raises TimeoutError."""
@@ -248,6 +262,7 @@ class Driver:
             await asyncio.sleep(max(0.0, began + (index + 1) * kind.every - time.monotonic()))
             name = f"{kind.name}-{index}"
             self.works[queue, name] = Work(queue, kind, f"{path}/{name}")
+            self.waiting[cohort_of(queue)] += 1
             self.writes["create"] += 1
             await self._client.create(path, workload(queue, kind, index))
 
@@ -261,20 +276,29 @@ class Driver:
                 self._see(change.object)
 
     def _see(self, seen: _Seen) -> None:
-        work = self.works[seen.metadata.namespace, seen.metadata.name]
+        work = self.works.get((seen.metadata.namespace, seen.metadata.name))
+        if work is None:
+            return
+        work.version = seen.metadata.resourceVersion
         true = {one.type for one in seen.status.conditions if one.status == "True"}
         runs = "Admitted" in true and "Evicted" not in true and "Finished" not in true
         if runs and work.ends is None:
             self._start(work)
         elif not runs and work.ends is not None:
             self._stop(work)
-            self.evictions += "Finished" not in true
+            if "Finished" not in true:
+                self.evictions += 1
+                self.waiting[cohort_of(work.queue)] += 1
         if "Finished" in true and not work.finished:
             self._end(work)
 
     def _start(self, work: Work) -> None:
         self.admissions += 1
         work.admitted_at = time.monotonic()
+        cohort = cohort_of(work.queue)
+        self.waiting[cohort] -= 1
+        if (since := self._given_back.pop(cohort, None)) is not None:
+            self.turnarounds.append(work.admitted_at - since)
         work.ends = asyncio.get_running_loop().call_later(work.kind.runtime, self._finish, work)
         self._use(work, work.kind.cores)
 
@@ -310,15 +334,30 @@ class Driver:
             self._trouble.set_exception(error)
 
     async def _say_finished(self, work: Work) -> None:
-        self.writes["finish"] += 1
-        await self._client.patch(f"{work.path}/status", [FINISH], JSON_PATCH)
+        """By the version that was seen. After a conflict it is looked at again, and left alone if it was evicted."""
+        while True:
+            self.writes["finish"] += 1
+            version, cohort = work.version, cohort_of(work.queue)
+            test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+            answer = await self._client.request("PATCH", f"{work.path}/status", [test, FINISH], JSON_PATCH)
+            if answer.code < 300:
+                if self.waiting[cohort]:
+                    self._given_back.setdefault(cohort, time.monotonic())
+                return
+            assert answer.code in (409, 422), answer.body.decode(errors="replace")
+            while work.version == version:
+                await asyncio.sleep(0.01)
+            self.conflicts["an eviction" if work.ends is None else "news"] += 1
+            if work.ends is None:
+                work.called_finished = False
+                return
 
     async def _tell_progress(self, began: float) -> None:
         before = self._progress()
         moved_at = began
         while True:
             await asyncio.sleep(PROGRESS)
-            assert self._process.running, "headgate ended"
+            assert self._process is None or self._process.running, "headgate ended"
             now = self._progress()
             print(
                 "  {:4.0f} s: {} created, {} admissions, {} evictions, ".format(time.monotonic() - began, *now[:3])
@@ -337,6 +376,49 @@ class Driver:
         stuck = [work for work in self.works.values() if not work.finished]
         shown = (await self._client.get_bytes(stuck[0].path)).decode()
         return f"{len(stuck)} workloads get no further, such as {shown}"
+
+
+class NullManager(Driver):
+    """A driver that admits what it creates itself, at once and with no regard to quota."""
+
+    def __init__(self, client: Client, shape: Shape) -> None:
+        super().__init__(client, shape, None)
+        self._asked: set[str] = set()
+
+    def _see(self, seen: _Seen) -> None:
+        super()._see(seen)
+        work = self.works.get((seen.metadata.namespace, seen.metadata.name))
+        if work is not None and work.path not in self._asked:
+            self._asked.add(work.path)
+            task = asyncio.ensure_future(self._admit(work))
+            self._ends.add(task)
+            task.add_done_callback(self._said)
+
+    async def _admit(self, work: Work) -> None:
+        await self._client.patch(f"{work.path}/status", admitted(work.queue))
+
+
+async def idle_turnarounds(client: Client, queue: str) -> list[float]:
+    """Seconds from an answer that says quota was given back to the next admission, with nothing else to do."""
+    driver = Driver(client, Shape(1, 1.0), None)
+    kind = BASELINE[-1]._replace(name="idle", cores=NOMINAL * QUEUES_PER_COHORT, runtime=3600.0)
+    version = (await client.get(f"{WORKLOADS}?limit=1"))["metadata"]["resourceVersion"]
+    watching = asyncio.ensure_future(driver._watch(version))
+    path = f"{API}/namespaces/{queue}/workloads"
+    for index in range(IDLE_TURNS + 1):
+        driver.works[queue, f"idle-{index}"] = Work(queue, kind, f"{path}/idle-{index}")
+        driver.waiting[cohort_of(queue)] += 1
+        await client.create(path, workload(queue, kind, index))
+    for index in range(IDLE_TURNS):
+        while driver.admissions <= index:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        running = next(work for work in driver.works.values() if work.ends is not None)
+        await driver._say_finished(running)
+    while len(driver.turnarounds) < IDLE_TURNS:
+        await asyncio.sleep(0.01)
+    watching.cancel()
+    return driver.turnarounds
 
 
 def condition(kind: str, reason: str) -> dict[str, str]:
@@ -442,6 +524,10 @@ class Figures(NamedTuple):
     own_cpu: float  # CPU seconds of headgate
     server_cpu: float
     driver_cpu: float
+    null_seconds: float  # with the null manager
+    conflicts: Counter[str]  # of the driver
+    turnarounds: list[float]
+    idle_turnarounds: list[float]
     elsewhere: float  # CPUs kept busy by programs that have no part in this: above 0.2 or so, measure again
 
     @property
@@ -454,6 +540,8 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         await create_namespace(client, RAW_NAMESPACE)
         await until_quiet(cluster)
         before = await raw_rate(client, "before", shape.raw_workloads)
+        null_seconds = await null_run(client, shape._replace(prefix="null"), limit)
+        await until_quiet(cluster)
         await create_queues(client, shape.queues)
         async with headgate(cluster) as process:
             await until_active(client, shape.queues)
@@ -462,8 +550,8 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
             seconds = await driver.run(limit)
             own, servers = process.cpu_seconds - own, _server_cpu(cluster) - servers
             mine, elsewhere = time.process_time() - mine, meter.busy_beside(own + servers)
-            steps = Steps.of(process)
-        written = await writes_so_far(client) - written
+            steps, written = Steps.of(process), await writes_so_far(client) - written
+            idle = await idle_turnarounds(client, shape.queues[0])
         after = await raw_rate(client, "after", shape.raw_workloads)
     return Figures(
         seconds,
@@ -481,8 +569,22 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         own,
         servers,
         mine,
+        null_seconds,
+        driver.conflicts,
+        driver.turnarounds,
+        idle,
         elsewhere,
     )
+
+
+async def null_run(client: Client, shape: Shape, limit: float) -> float:
+    """Seconds that the null manager takes; its workloads are gone afterwards."""
+    for name in shape.queues:
+        await create_namespace(client, name)
+    seconds = await NullManager(client, shape).run(limit)
+    for name in shape.queues:
+        await client.delete(f"{API}/namespaces/{name}/workloads")
+    return seconds
 
 
 @asynccontextmanager
@@ -521,13 +623,23 @@ def report(shape: Shape, figures: Figures) -> None:
     print(f"writes: {figures.driver_writes} of the driver, {figures.our_writes.total()} of headgate:")
     for (verb, resource), number in sorted(figures.our_writes.items(), key=lambda one: -one[1]):
         print(f"  {number / shape.workloads:7.3f} a workload  {verb} {resource}")
-    bound = max(shape.service_bound, figures.all_writes / raw)
-    print(f"\nbound by quota {shape.service_bound:.1f} s, by writes {figures.all_writes / raw:.1f} s\n")
+    bound = max(shape.service_bound, figures.null_seconds)
+    print(f"\nbound by quota {shape.service_bound:.1f} s, by writes {figures.all_writes / raw:.1f} s, ", end="")
+    print(f"null manager {figures.null_seconds:.1f} s")
+    conflicts = ", ".join(f"{number} by {what}" for what, number in figures.conflicts.items()) or "none"
+    print(f"conflicts of the driver: {conflicts}")
+    for when, spent in (("under load", figures.turnarounds), ("idle", figures.idle_turnarounds)):
+        if len(spent) > 1:
+            middle, late = 1000 * statistics.median(spent), 1000 * statistics.quantiles(spent, n=100)[-1]
+            print(f"from quota given back to the next admission, {when}: median {middle:.0f} ms, p99 {late:.0f} ms")
+    print()
     print(f"{'':36}{'measured':>10}{'goal':>12}")
     goal("seconds until all are finished", figures.seconds, SLOWEST * bound)
     for name, wait in figures.waits.items():
         goal(f"mean wait, {name}, s", wait, KUEUES_WAITS[name])
     goal("our writes for each workload", figures.our_writes.total() / shape.workloads, MOST_WRITES)
+    goal("times the null manager", figures.seconds / figures.null_seconds, SLOWEST)
+    goal("conflicts by news, of its finishes", figures.conflicts["news"] / shape.workloads, MOST_CONFLICTS)
 
 
 def goal(what: str, measured: float, most: float) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from headgate.simulator.faults import Faults, WriteFault
+from headgate.simulator.process import Process
 from headgate.simulator.report import Report
-from headgate.simulator.scenario import Scenario, parse_scenario
+from headgate.simulator.scenario import Scenario, load_scenario, parse_scenario
+from headgate.simulator.virtual_time import EPOCH, run
 
 Json = dict[str, Any]
 KUEUE = "kueue.x-k8s.io/v1beta2"
@@ -177,3 +183,41 @@ def preemptions(report: Report) -> dict[str, int]:
 def opened(report: Report) -> dict[str, int]:
     """How many gates were opened, by cluster."""
     return {name: n["gatesOpened"] for name, n in report.summary["fleet"]["clusters"].items() if n["gatesOpened"]}
+
+
+# what the document tells, with crashes
+
+PREEMPTED: dict[str, Json] = {
+    "story": {"east": 1},
+    "sequence": {"east": 1, "north": 1},
+    "cut-off": {"east": 1, "north": 1},
+    "fits": {},
+}
+"""Where is preempted in each scenario of the document."""
+
+
+def scenario(name: str) -> Scenario:
+    return load_scenario(str(Path(__file__).parent / "scenarios" / "fleet" / f"{name}.yaml"))
+
+
+@cache
+def writes_of_the_manager(name: str) -> list[int]:
+    """The numbers of its writes for the urgent job, which comes after ten seconds, among all writes of the run."""
+    wanted: list[bool] = []
+    perform = Process._tried
+
+    def tried(self: Any, write: Any, send: Any, now: float) -> Any:
+        wanted.append(self._access.cluster == HOME and now >= EPOCH + 10)
+        return perform(self, write, send, now)
+
+    with mock.patch.object(Process, "_tried", tried):
+        run(scenario(name))
+    return [number for number, is_wanted in enumerate(wanted) if is_wanted]
+
+
+def crashed(name: str, number: int, fault: WriteFault) -> None:
+    """With a crash at that write there are the same preemptions, and the scenario holds what it expects."""
+    report = run(scenario(name), faults=Faults(at={number: fault}, restart=0.0))
+    what = f"{name}: {fault} write {number}"
+    assert (opened(report), preemptions(report)) == (PREEMPTED[name], PREEMPTED[name]), what
+    assert [str(failure) for failure in report.failures] == [], what

@@ -11,7 +11,8 @@ from integration_scenes import CLUSTER_QUEUES, JOBS, KUEUE, LOCAL_QUEUES, cluste
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.wire import format_time
 from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
-from headgate.engine.loop import Engine
+from headgate.engine.loop import Engine, Raised
+from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.model.effects import Connect, Disconnect, EmitEvent, RemoteWrite, WakeAt
 from headgate.model.events import (
     Gone,
@@ -61,7 +62,7 @@ class Cluster:
 
     def start(self) -> None:
         """A process that knows nothing but what the cluster holds."""
-        self.engine = Engine(self.settings)
+        self.engine: Engine | GuardedEngine = Engine(self.settings)
         self.feed = Feed(self.server, self.engine.reads)
         self.inbox: list[Any] = []
         self.timers: dict[str, float] = {}
@@ -339,6 +340,37 @@ class Fleet:
     def open_gates(self, name: str = "job") -> list[str]:
         found = {each: cluster.workload(name) for each, cluster in self.workers.items()}
         return [each for each, workload in found.items() if workload is not None and _is_open(workload)]
+
+
+class GuardedFleet(Fleet):
+    """The manager runs with a quarantine, as a process does."""
+
+    def __init__(self, workers: dict[str, int], **settings: Any) -> None:
+        self.quarantine, self.rebuilt = Quarantine(), 0
+        super().__init__(workers, **settings)
+        self._guard()
+
+    def _guard(self) -> None:
+        def fresh() -> Engine:
+            return Engine(self.home.settings)
+
+        self.home.engine = GuardedEngine(fresh, self.quarantine, fresh)
+
+    def restart(self) -> Fleet:
+        super().restart()
+        self._guard()
+        return self
+
+    def _home_round(self) -> bool:
+        try:
+            return super()._home_round()
+        except Raised as raised:
+            assert isinstance(self.home.engine, GuardedEngine)
+            for _ in self.home.engine.find(raised, self.now):
+                pass
+            self.rebuilt += 1
+            self.restart()
+            return True
 
 
 PREEMPTS = {"withinClusterQueue": "LowerPriority"}

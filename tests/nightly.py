@@ -52,7 +52,7 @@ SUITES = {
     "holds": Suite(hold_laws.LAWS, 100_000),
     "fleet": Suite(fleet_laws.LAWS | fleet_run_laws.LAWS, 20_000),
     "requests": Suite(hostile_requests.LAWS, 100_000, dict.fromkeys(hostile_requests.LAWS, hostile_requests.DAY)),
-    "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3}),
+    "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3, "told_by_workers": 4}),
 }
 LAWS = {name: law for suite in SUITES.values() for name, law in suite.laws.items()}
 

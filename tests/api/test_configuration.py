@@ -10,6 +10,7 @@ from headgate.api.configuration import InvalidConfiguration, plain_profile, sett
 from headgate.model.settings import (
     DEFAULT_PLUGINS,
     GangPreemption,
+    InformWithin,
     Point,
     PreemptionSettings,
     Profile,
@@ -182,6 +183,18 @@ def test_without_workload_aware_preemption_victims_are_found_pod_by_pod(timeout)
     document = {"featureGates": {"WorkloadAwarePreemption": False}, **timeout}
     assert settings_from(document, "f").preemption.gangs is GangPreemption.POD_BY_POD
     assert settings_from(timeout, "f").preemption.gangs is GangPreemption.TOGETHER
+
+
+@pytest.mark.parametrize(
+    "section, expected",
+    [
+        pytest.param({}, InformWithin(5.0, 60.0), id="five seconds, and a minute while the server is saturated"),
+        pytest.param({"saturated": "2m"}, InformWithin(5.0, 120.0), id="one of them"),
+        pytest.param({"idle": "1s", "saturated": "10s"}, InformWithin(1.0, 10.0), id="both"),
+    ],
+)
+def test_how_late_news_may_be(section, expected):
+    assert settings_from({"informWithin": section}, "f").inform_within == expected
 
 
 @pytest.mark.parametrize(
@@ -374,6 +387,15 @@ def test_a_mistake_in_a_profile_is_told_with_its_place(profile, path, expected):
             "volcano.reservationTimeout",
             "expected a duration above 0s, got '0s'",
             id="no time to reserve",
+        ),
+        pytest.param(
+            {"informWithin": {"idle": "90s"}},
+            "informWithin.saturated",
+            "expected at least informWithin.idle, 90s",
+            id="sooner while saturated",
+        ),
+        pytest.param(
+            {"informWithin": {"idle": "0s"}}, "informWithin.idle", "above 0s, got '0s'", id="no time to inform"
         ),
         pytest.param(
             {"preemption": {"certifyTimeout": "0s"}},

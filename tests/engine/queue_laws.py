@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from random import Random
 
 from histories import PLAIN, BrokenLaw, History, said
-from queue_histories import QueueCluster, QueueMaking, QueueView, has_started, reserves
+from queue_histories import Controllers, QueueCluster, QueueMaking, SharingMaking
+from queue_view import QueueView, has_started, reserves
 
 from headgate.model.effects import (
     Bind,
@@ -30,6 +31,7 @@ SETTINGS = Settings(
     profiles=(Profile(), Profile(PLAIN, disabled=frozenset({"DefaultPreemption"}))),
     volcano=VolcanoSettings(reservation_timeout=TIMEOUT),
 )
+MOST_EVICTIONS = 2  # of one pod, between two changes from outside
 MOST_ROUNDS = 40  # in which all pods there are must have run
 
 
@@ -152,6 +154,27 @@ def everybody_runs_in_the_end(seed: int) -> None:
         if not history.making.finish_all():
             return
     raise BrokenLaw(f"somebody waits for ever\n{history.story}")
+
+
+class Returning(QueueHistory):
+    """Whoever is evicted is made anew by its controller."""
+
+    def begin(self):
+        cluster = Controllers(self.dice)
+        return cluster, SharingMaking(self.dice, cluster, self.told)
+
+    def rest(self) -> None:
+        self.cluster.evictions.clear()
+        super().rest()
+        often = {name: count for name, count in self.cluster.evictions.items() if count > MOST_EVICTIONS}
+        if often:
+            raise BrokenLaw(f"evicted again and again: {often}\n{self.story}")
+
+
+@law
+def evictions_come_to_rest(seed: int) -> None:
+    """Nobody is evicted again and again while nobody touches the cluster, although whoever is evicted comes back."""
+    Returning(seed).live()
 
 
 class Unfailing(Random):

@@ -237,7 +237,7 @@ def what_is_said_of_closed_gates_is_what_a_fresh_process_says(seed):
             assert history.steps[name].has_closed_gate and proposal.can_preempt, name
         for one in history.steps.workloads:
             assert one.status.proposal is None or one.has_closed_gate, one.key.name
-        holding = history.holding()
+        before = history.holding(), history.evictions()
         history.steps.restart()
         history.settle()
-        assert history.holding() != holding or history.said() == said
+        assert (history.holding(), history.evictions()) != before or history.said() == said

@@ -284,6 +284,84 @@ def test_a_pod_of_a_group_that_is_replaced_at_home_is_replaced_elsewhere():
     assert fleet.later(5.0).workers["a"].names(PODS) == ["y", "z"]
 
 
+# a queue that dispatches no more
+
+
+def without_check(fleet):
+    fleet.home.patch(f"{CLUSTER_QUEUES}/cq", spec={"admissionChecksStrategy": None})
+    return fleet.settle()
+
+
+def test_what_runs_elsewhere_goes_on_there_when_its_queue_drops_the_check():
+    fleet = without_check(Fleet({"a": 4, "b": 4}).submit().settle()).later(1000.0)
+    assert (fleet.running(), fleet.home.workload()["status"]["clusterName"]) == (["a"], "a")
+    fleet.restart().later(100.0)
+    assert fleet.running() == ["a"]
+    fleet.workers["a"].end()
+    fleet.settle()
+    assert fleet.home.conditions()["Finished"] == "True"
+    assert fleet.workers["a"].names(JOBS) + fleet.workers["a"].names(WORKLOADS) == []
+
+
+@pytest.mark.parametrize("fault", ["", "before", "after"])
+def test_evicted_then_it_stops_there_before_its_quota_is_given_back(fault):
+    fleet = without_check(Fleet({"a": 4, "b": 4}).submit().settle())
+    seen, faults = [], iter([fault] * 3)
+    fleet.fault = lambda cluster, write: next(faults, "")
+    fleet.watch = lambda: seen.append((fleet.running(), fleet.home.conditions()["QuotaReserved"]))
+    fleet.home.patch(f"{CLUSTER_QUEUES}/cq", spec={"stopPolicy": "HoldAndDrain"})
+    fleet.later(120.0)
+    assert (["a"], "True") in seen
+    assert (["a"], "False") not in seen
+    assert fleet.home.conditions()["QuotaReserved"] == "False"
+    assert fleet.home.job()["status"].get("active", 0) == 0
+    assert fleet.workers["a"].names(JOBS) + fleet.workers["a"].names(WORKLOADS) == []
+
+
+def test_a_worker_that_is_lost_then_is_waited_for_as_before():
+    fleet = without_check(Fleet({"a": 4, "b": 4}, worker_lost_timeout=100.0).submit().settle()).cut("a")
+    fleet.later(90.0)
+    assert "Evicted" not in fleet.home.conditions()
+    fleet.later(20.0)
+    assert "Evicted" in fleet.home.conditions()
+    assert "clusterName" not in fleet.home.workload()["status"]
+    assert fleet.heal("a").later(70.0).running() == []
+
+
+def test_a_queue_with_another_check_keeps_what_runs_where_it_is():
+    fleet = Fleet({"a": 4, "b": 4}).submit().settle()
+    other = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "other"}
+    fleet.home.create(CONFIGS, _made("MultiKueueConfig", "other", {"clusters": ["b"]}))
+    check = {"controllerName": MULTIKUEUE, "parameters": other}
+    fleet.home.create(f"{KUEUE}/admissionchecks", _made("AdmissionCheck", "other", check))
+    fleet.settle()
+    strategy = {"admissionChecks": [{"name": "other"}]}
+    fleet.home.patch(f"{CLUSTER_QUEUES}/cq", spec={"admissionChecksStrategy": strategy})
+    fleet.later(1000.0)
+    assert (fleet.running(), fleet.replicas(), fleet.check()) == (["a"], ["a"], READY)
+
+
+def _made(kind, name, spec):
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_pods_that_were_evicted_and_are_deleted_at_home_leave_nothing_behind(group):
+    fleet = Fleet({"a": 4})
+    names = ["x", "y"] if group else ["x"]
+    for name in names:
+        fleet.home.create(PODS, member(name) if group else pod(name))
+    fleet.settle()
+    fleet.home.patch(f"{CLUSTER_QUEUES}/cq", spec={"stopPolicy": "HoldAndDrain"})
+    fleet.settle()
+    assert fleet.workers["a"].names(PODS) == []
+    assert fleet.home.names(PODS) == names
+    for name in names:
+        fleet.home.delete(f"{PODS}/{name}")
+    fleet.later(5.0)
+    assert fleet.home.names(PODS) + fleet.home.names(WORKLOADS) == []
+
+
 def stateful_set(name="web", **labels):
     template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec()}
     spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}

@@ -158,6 +158,17 @@ def test_a_late_member_stays_in_the_zone_of_its_gang():
     assert steps.binds == {"w1": "a"}
 
 
+@pytest.mark.parametrize("off", [(), ("DefaultPreemption",)], ids=["with preemption", "without preemption"])
+def test_a_late_member_leaves_the_zone_of_its_gang_when_the_gang_has_no_topology_any_more(off):
+    nodes = [node("a", cpu=100, labels={"zone": "a"}), node("b", cpu=1000, labels={"zone": "b"})]
+    settings = Settings(profiles=(Profile(disabled=frozenset(off)),))
+    train = workload("train", gang(1, topology="zone"))
+    steps = Steps(*nodes, train, bound(member("w0"), "a"), member("w1"), settings=settings)
+    assert steps.binds == {}
+    steps.later(20, Observed(replace(train, version="2", groups=(gang(1),))))
+    assert steps.binds == {"w1": "b"}
+
+
 def test_a_profile_without_gangs_schedules_members_one_by_one():
     settings = Settings(profiles=(Profile(disabled=frozenset({"GangScheduling"})),))
     steps = Steps(node("n", cpu=100), workload("train", gang(2)), *members(2), settings=settings)

@@ -20,6 +20,7 @@ def test_decisions_are_those_of_a_fresh_process(first):
     [
         pytest.param(500_527, id="a promised member of a group without a gang loses its node to another pod"),
         pytest.param(24_578, id="a promised member that goes by itself belongs to a gang that needs more pods now"),
+        pytest.param(60_965, id="a late member was kept to the zone of its gang, which has no topology any more"),
         pytest.param(22_992, id="an eviction without an answer was for a gang that has another priority by now"),
     ],
 )

@@ -263,3 +263,14 @@ def test_a_write_that_is_assumed_until_it_is_seen(events, left):
     assert (POD in writes) == left
     again = [write for _, write, _ in writes.due(1e9)]
     assert again == ([a_write()] if "lost" in events else [])
+
+
+def test_a_write_that_does_not_matter_any_more_leaves_those_beside_it_in_flight() -> None:
+    writes = in_flight()
+    writes.join(POD, a_write("n-2"))
+    writes.leave(POD, a_write())
+    assert writes.answer(POD, a_write(), None, "5", 1.0) is None
+    assert writes.answer(POD, a_write("n-2"), None, "5", 1.0) is PENDING
+    writes.leave(POD, a_write("n-2"))
+    assert POD not in writes
+    assert list(writes.due(100.0)) == []

@@ -80,9 +80,12 @@ def test_one_decision_may_need_two_writes_but_not_two_of_one_version():
     assert decided(suspend("1"), finalizers)[1] == [suspend("1")], "the version would be an old one"
 
 
-def test_an_object_that_vanished_is_decided_about_at_once():
+def test_an_object_that_vanished_is_decided_about_when_that_is_observed():
+    """Before, the same would be decided again, and again."""
     writes, _ = decided(suspend())
     assert writes.answer(Outcome(suspend(), WriteError.GONE), 0.0) == WORK
+    assert JOB in writes.pending
+    writes.gone(JOB)
     assert JOB not in writes.pending
 
 
@@ -102,6 +105,7 @@ def test_a_creation_is_not_forgotten_because_an_older_object_of_that_name_is_gon
         pytest.param(WriteError.CONFLICT, 1.0, False, id="someone else wrote: soon, or as soon as that is seen"),
         pytest.param(WriteError.UNAVAILABLE, 1.0, False, id="not reached: soon"),
         pytest.param(WriteError.UNKNOWN, 1.0, False, id="the answer was lost: soon"),
+        pytest.param(WriteError.GONE, 1.0, False, id="vanished: soon, or as soon as that is seen"),
         pytest.param(WriteError.REFUSED, LONGEST_BACKOFF, True, id="refused: much later"),
         pytest.param(None, UNSEEN_AFTER, True, id="accepted and never seen: in the end"),
     ],

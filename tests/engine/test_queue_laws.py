@@ -8,6 +8,7 @@ from queue_laws import (
     QueueHistory,
     a_crash_changes_nothing_in_the_end,
     everybody_runs_in_the_end,
+    evictions_come_to_rest,
     queues_are_decided_as_by_a_fresh_process,
 )
 from volcano_scenes import grouped, pod_group, queue, queued
@@ -27,6 +28,12 @@ def test_queues_are_decided_as_by_a_fresh_process(first):
 def test_a_crash_before_or_after_any_write_changes_nothing_in_the_end(first):
     for seed in range(first, first + 10):
         a_crash_changes_nothing_in_the_end(seed)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_evictions_come_to_rest(first):
+    for seed in range(first, first + 20):
+        evictions_come_to_rest(seed)
 
 
 def test_everybody_runs_in_the_end():

@@ -1,13 +1,13 @@
 """Victims for pods that their Volcano queue has no capacity for, within it and of queues beyond their due."""
 
 import pytest
-from builders import bound, node, pod
+from builders import bound, node, pod, shape
 from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import grouped, pod_group, queue, queued
 
-from headgate.model.effects import Evict, PatchStatus, PodCondition
-from headgate.model.events import Gone, Outcome, WriteError
+from headgate.model.effects import Evict, Nomination, PatchStatus, PodCondition
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.pod import eviction_mark
 
 
@@ -137,3 +137,77 @@ def test_pods_outside_queues_are_nobodys_victims_here():
     outside = bound(pod("outside", 1000, priority=-5), "n")
     steps = Steps(queue("team", 0), node("n", cpu=8000), outside, queued("high", priority=10))
     assert evicted(steps) == []
+
+
+# where no queue is short, and nodes are
+
+
+FULL = node("n", cpu=2000)
+OTHERS = [running(f"b{at}", of="other", priority=9, created=float(at)) for at in range(2)]
+
+
+def nominated(steps):
+    """The pods for whose sake somebody leaves, and the evictions, once their nominations are accepted."""
+    found = [e for e in steps.effects if isinstance(e, PatchStatus) and isinstance(e.change, Nomination)]
+    steps.step(*map(Outcome, found))
+    return sorted(each.target.key.name for each in found), evicted(steps)
+
+
+def test_a_queue_takes_back_what_it_deserves_on_a_node():
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    assert nominated(Steps(*queues, FULL, *OTHERS, queued("mine"))) == (["mine"], ["b1"])
+
+
+def test_of_pods_that_wait_the_first_ones_take_back_what_their_queue_deserves():
+    queues = queue("team", None, deserved=1000), queue("other", None)
+    waiting = [queued(name, created=float(at)) for at, name in enumerate(["first", "second", "third"])]
+    preemptors, victims = nominated(Steps(*queues, FULL, *OTHERS, *waiting))
+    assert (preemptors, len(victims)) == (["first"], 1)
+
+
+@pytest.mark.parametrize(
+    "team, other, priority",
+    [
+        pytest.param({"deserved": 1000}, {"deserved": 1000, "reclaimable": False}, 0, id="from one not reclaimable"),
+        pytest.param({"deserved": 1000}, {"deserved": 2000}, 0, id="from one that uses what it deserves"),
+        pytest.param({"deserved": 1000}, {"guarantee": 1500}, 0, id="below what the other is guaranteed"),
+        pytest.param({"deserved": 500}, {}, 0, id="for more than the queue deserves itself"),
+        pytest.param({}, {"deserved": 2000}, 99, id="from one that uses what it deserves, by a higher priority"),
+        pytest.param({}, {"reclaimable": False}, 99, id="from one not reclaimable, by a higher priority"),
+    ],
+)
+def test_nothing_is_taken_back_on_a_node(team, other, priority):
+    queues = queue("team", None, **team), queue("other", None, **other)
+    assert nominated(Steps(*queues, FULL, *OTHERS, queued("mine", priority=priority))) == ([], [])
+
+
+@pytest.mark.parametrize("other", [{}, {"deserved": 1000}], ids=["that deserves nothing", "beyond what it deserves"])
+def test_a_pod_of_higher_priority_preempts_pods_of_a_queue(other):
+    queues = queue("team", None), queue("other", None, **other)
+    preemptors, victims = nominated(Steps(*queues, FULL, *OTHERS, queued("mine", priority=99)))
+    assert (preemptors, len(victims)) == (["mine"], 1)
+
+
+def test_a_pod_in_no_queue_preempts_by_priority():
+    queues = [queue("other", None, deserved=2000)]
+    preemptors, victims = nominated(Steps(*queues, FULL, *OTHERS, pod("outside", 1000, priority=99)))
+    assert (preemptors, len(victims)) == (["outside"], 1)
+
+
+def test_what_is_taken_back_does_not_go_to_pods_of_the_other_queue_that_come_back():
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    steps = Steps(*queues, FULL, *OTHERS, queued("mine"))
+    nominated(steps)
+    again = queued("again", of="other", priority=9)
+    steps.step(Gone(OTHERS[1].key, OTHERS[1].uid), Observed(again))
+    assert steps.binds == {"mine": "n"}
+    assert said(steps, "again")[1].startswith("waiting until queue team has taken back what it deserves")
+
+
+def test_a_queue_takes_back_once_another_uses_more_than_it_deserves():
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=2000)
+    mine = queued("mine", shape=shape(1000, node_selector=(("zone", "a"),)))
+    steps = Steps(*queues, replace(FULL, labels={"zone": "a"}), node("m", labels={"zone": "b"}), *OTHERS, mine)
+    assert nominated(steps) == ([], [])
+    steps.later(20, Observed(bound(queued("b2", of="other", gates=()), "m")))
+    assert nominated(steps) == (["mine"], ["b1"])

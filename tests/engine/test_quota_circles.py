@@ -291,3 +291,8 @@ def test_a_check_that_always_retries_does_not_make_its_workload_preempt_for_ever
 def test_law_holds(law, block):
     for seed in range(block * 10, block * 10 + 10):
         law(seed)
+
+
+def test_a_gated_workload_that_is_tried_again_goes_on_to_the_flavor_for_which_it_is_gated():
+    """The first flavor fits but for what another head keeps in that cycle; only the first round went on from there."""
+    quota_rest_laws.LAWS["what_is_said_of_closed_gates_is_what_a_fresh_process_says"](27584)

@@ -337,21 +337,16 @@ def test_what_is_counted():
     assert steps.number("kueue_local_queue_pending_workloads", **by_local, status="inadmissible") == 1
 
 
-def test_a_crowd_is_told_why_it_waits_bit_by_bit():
+def test_a_crowd_is_told_why_it_waits_as_permits_come():
     crowd = [work(f"w{number:03}", cpu=2 + number, created=float(number)) for number in range(80)]
-    steps = QuotaSteps(queue(cpu=1), *crowd)
+    steps = QuotaSteps(queue(cpu=1))
+    steps.later(5.0).plane.permit(50)
+    steps.see(*crowd)
     told = [one for one in steps.workloads if one.condition("QuotaReserved") is not None]
-    assert len(told) == 51
-    steps.later(10.0)
+    assert len(told) == 50
+    steps.plane.permit(50)
+    steps.later(1.0)
     assert all(one.condition("QuotaReserved") is not None for one in steps.workloads)
-
-
-def test_a_crowd_that_is_admitted_leaves_few_events_but_all_conditions():
-    steps = QuotaSteps(queue(cpu=1000), *(work(f"w{number:03}") for number in range(500)))
-    assert len(steps.admitted) == 500
-    assert len(steps.events) == 201
-    steps.later(10.0).see(work("late"))
-    assert steps.told[-1] == ("late", "Admitted")
 
 
 def test_borrowing_ends_at_the_limit():

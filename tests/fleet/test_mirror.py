@@ -3,6 +3,7 @@
 import pytest
 from builders import pod
 from msgspec import Raw
+from msgspec.structs import replace
 
 from headgate.fleet.mirror import job_status, pod_status
 from headgate.model.effects import JobProgress, PodRun
@@ -88,6 +89,18 @@ def at(phase, ready=False):
         pytest.param(at(Phase.RUNNING, True), None, Phase.PENDING, id="its clone is gone"),
         pytest.param(at(Phase.RUNNING, True), at(Phase.SUCCEEDED), Phase.SUCCEEDED, id="it succeeded"),
         pytest.param(at(Phase.SUCCEEDED), at(Phase.RUNNING, True), None, id="what has ended stays so"),
+        pytest.param(
+            at(Phase.RUNNING, True),
+            replace(at(Phase.FAILED), deleted=1.0),
+            None,
+            id="it was stopped, not failed",
+        ),
+        pytest.param(
+            replace(at(Phase.RUNNING, True), deleted=1.0),
+            replace(at(Phase.FAILED), deleted=1.0),
+            Phase.FAILED,
+            id="it was stopped because it is deleted at home",
+        ),
     ],
 )
 def test_the_status_of_a_pod(home, clone, shown):

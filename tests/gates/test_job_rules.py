@@ -15,10 +15,13 @@ from handling import (
     webhook_settings,
     workload_class,
 )
+from msgspec.structs import replace
 
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.model.admission import AdmissionAllowed, AdmissionRequest, Json
+from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
+from headgate.model.queues import AdmissionCheck, ClusterQueue, RequiredCheck
 from headgate.model.selectors import Operator, Requirement
 
 LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
@@ -115,6 +118,40 @@ ONLY_BATCH = (Requirement("batch", Operator.IN, ("yes",)),)
 def test_a_new_job(given: Json, world: list[Object], settings: dict[str, Any], becomes: Json | None) -> None:
     handling = suspended_if_managed(AdmissionRequest("team", given), webhook_settings(**settings))
     assert response_of(handling, world) == AdmissionAllowed(becomes)
+
+
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+def dispatching(controller: str = MULTIKUEUE, where: str = "team") -> list[Object]:
+    """A queue whose check is run by that controller."""
+    queue = ClusterQueue(Key(Kind.CLUSTER_QUEUE, "", "cq"), "u", "1", checks=(RequiredCheck("fleet"),))
+    check = AdmissionCheck(Key(Kind.ADMISSION_CHECK, "", "fleet"), "u", "1", controller)
+    return [namespace(), local_queue("q", where), queue, check]
+
+
+@pytest.mark.parametrize(
+    "given, world, dispatches, managed_by",
+    [
+        pytest.param({}, dispatching(), True, MULTIKUEUE, id="a queue that dispatches to worker clusters"),
+        pytest.param(
+            {"managedBy": "kubernetes.io/job-controller"}, dispatching(), True, MULTIKUEUE, id="said to be run here"
+        ),
+        pytest.param({"managedBy": "example.com/x"}, dispatching(), True, "example.com/x", id="somebody else's"),
+        pytest.param({}, dispatching("example.com/x"), True, None, id="a queue with another check"),
+        pytest.param({}, dispatching(where="other"), True, None, id="a queue of another namespace"),
+        pytest.param({}, [namespace()], True, None, id="no such queue"),
+        pytest.param({}, dispatching(), False, None, id="a process that dispatches nothing"),
+    ],
+)
+def test_who_is_to_run_a_new_job(given: Json, world: list[Object], dispatches: bool, managed_by: str | None) -> None:
+    settings = replace(webhook_settings(), dispatches=dispatches)
+    answered = response_of(
+        suspended_if_managed(AdmissionRequest("team", job({QUEUE_NAME: "q"}, **given)), settings), world
+    )
+    assert isinstance(answered, AdmissionAllowed)
+    assert answered.changed is not None
+    assert answered.changed["spec"].get("managedBy") == managed_by
 
 
 NAME = (

@@ -6,10 +6,11 @@ import json
 from random import Random
 from typing import Any
 
+from fleet_scenes import JOBS, WORKLOADS, GuardedFleet
 from hostile_objects import MAKERS, USUAL, encoded, hostile, hostile_value, mutated, well_formed
 
 from headgate.api.admission import InvalidReview, answer, read_once
-from headgate.api.decode import InvalidObject, Undecodable, decode, identity
+from headgate.api.decode import InvalidObject, Undecodable, decode, identity, unreadable
 from headgate.api.install_manifests import WEBHOOKS
 from headgate.api.requests import calls_for
 from headgate.api.rereading import Rereading
@@ -30,6 +31,7 @@ from headgate.model.events import (
     RemoteEvent,
     RemoteState,
     TimerFired,
+    Unreadable,
     WriteError,
 )
 from headgate.model.keys import Kind
@@ -158,4 +160,55 @@ def reread(seed: int) -> int:
     return len(values) - 1
 
 
-LAWS = {"decided_about": decided_about, "answered": answered, "reread": reread}
+MOST_TOLD = 4  # hostile objects of worker clusters in one history
+
+
+def told_by_workers(seed: int) -> int:
+    """A manager is told hostile forms of its own objects on a worker cluster, in the middle of all that it does there.
+
+    Nobody is quarantined, and afterwards it dispatches as before.
+    """
+    dice = Random(seed)
+    fleet = GuardedFleet({"a": 4, "b": 4}, worker_lost_timeout=dice.choice((5.0, 900.0)))
+    if dice.random() < 0.5:
+        fleet.occupy("a", "own", 4).occupy("b", "own", 4)  # it is blocked there
+    fleet.submit()
+    for _ in range(dice.randrange(8)):
+        fleet.round()
+    for _ in range(MOST_TOLD):
+        made = mutated(dice.choice(_of_worker(fleet, dice)), dice)
+        told = _told(Kind.KUEUE_WORKLOAD if "podSets" in (made.get("spec") or ()) else Kind.JOB, made)
+        if told is not None and "a" in fleet.remotes:
+            fleet.home.inbox.append(RemoteEvent("a", told))
+        for _ in range(dice.randrange(4)):
+            fleet.round()
+    assert not fleet.quarantine
+    fleet.restart()
+    fleet.submit("other").later(30.0)
+    assert fleet.home.workload("other")["status"].get("nominatedClusterNames") or fleet.running("other")
+    assert not fleet.rebuilt
+    return MOST_TOLD
+
+
+def _of_worker(fleet: GuardedFleet, dice: Random) -> list[Any]:
+    """What the worker has of ours; a well-formed Workload where it has nothing."""
+    worker = fleet.workers["a"]
+    found = [each for each in (*worker.list(WORKLOADS), *worker.list(JOBS)) if each["metadata"]["name"] != "own"]
+    return found or [well_formed(Kind.KUEUE_WORKLOAD, dice)]
+
+
+def _told(kind: Kind, value: dict[str, Any]) -> Observed | Unreadable | None:
+    raw = encoded(value)
+    try:
+        about = identity(kind, raw)
+    except InvalidObject:
+        return None
+    try:
+        return Observed(decode(kind, raw))
+    except Undecodable:
+        raise
+    except InvalidObject as refused:
+        return unreadable(about, raw, f"{refused.path}: {refused.expected}")
+
+
+LAWS = {"decided_about": decided_about, "answered": answered, "reread": reread, "told_by_workers": told_by_workers}

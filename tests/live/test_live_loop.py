@@ -22,6 +22,7 @@ from headgate.model.events import (
     RemoteEvent,
     RemoteState,
     TimerFired,
+    Unreadable,
     WriteError,
 )
 from headgate.model.keys import Key, Kind, Target
@@ -190,6 +191,23 @@ async def test_timers_that_were_cleared_do_not_fire():
     timers.set(WakeAt(100.0, "now"))
     assert await fired.get() == TimerFired("now")
     assert fired.empty()
+
+
+def test_a_recording_holds_what_was_told_of_worker_clusters():
+    out = io.BytesIO()
+    recorder = Recorder(out)
+    recorder.note(seen("a", 1), Raw(b'{"metadata":{"name":"a"},"x":1}'))
+    recorder.note(seen("a", 1), Raw(b'{"metadata":{"name":"a"},"x":2}'), "w")
+    odd = Unreadable(seen("b", 1).object.key, "u2", "1", "$.spec", workload="job-b")
+    connected = RemoteConnection("w", RemoteState.CONNECTED, "Active", "Connected")
+    lost = Outcome(Delete(Target(odd.key, "u2")), WriteError.UNKNOWN, "lost")
+    recorder.write([seen("a", 1), *(RemoteEvent("w", each) for each in (seen("a", 1), odd, lost)), connected], 1.0)
+    here, there, unread, answer, state = json.loads(out.getvalue())["events"]
+    assert (here["object"]["x"], "cluster" in here) == (1, False)
+    assert (there["object"]["x"], there["cluster"]) == (2, "w")
+    assert (unread["type"], unread["object"]["metadata"]["name"], unread["why"]) == ("Unreadable", "b", "$.spec")
+    assert (answer["effect"], answer["cluster"]) == ("Delete", "w")
+    assert (state["type"], state["cluster"], state["state"]) == ("RemoteConnection", "w", "connected")
 
 
 def test_a_recording_holds_what_each_batch_showed():

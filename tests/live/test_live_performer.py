@@ -12,7 +12,8 @@ from virtual_clock import ImpatientClock
 
 from headgate.api.requests import Call
 from headgate.live.connection import AnswerLost, HttpResponse, NeverSent
-from headgate.live.performer import CONCURRENCY, EVENT_CONCURRENCY, EVENTS_WAITING, TRIES, Performer
+from headgate.live.informing import EVENTS_WAITING, MOST
+from headgate.live.performer import CONCURRENCY, TRIES, Performer
 from headgate.model.effects import (
     Bind,
     ClusterQueueStatus,
@@ -93,7 +94,7 @@ class Watcher:
     def __init__(self) -> None:
         self.outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
         self.counted: Counter[tuple[str, str]] = Counter()
-        self.dropped = 0
+        self.dropped = self.merged = 0
         self.seconds: list[float] = []
 
     def performed(self, write: Write, trouble: WriteError | None, seconds: float) -> None:
@@ -102,6 +103,9 @@ class Watcher:
 
     def event_dropped(self) -> None:
         self.dropped += 1
+
+    def note_merged(self) -> None:
+        self.merged += 1
 
     async def next(self) -> Outcome:
         return await self.outcomes.get()
@@ -196,7 +200,7 @@ async def test_writes_to_one_object_follow_each_other_while_others_pass():
         ]
 
 
-async def test_so_many_writes_at_a_time_and_no_more():
+async def test_so_many_decisive_writes_at_a_time_and_no_more():
     server = Server()
     server.open.clear()
     async with performing(server) as (performer, watcher):
@@ -210,23 +214,21 @@ async def test_so_many_writes_at_a_time_and_no_more():
         assert server.bound == [f"p{number}" for number in range(CONCURRENCY * 3)]
 
 
-async def test_events_wait_for_writes_take_few_places_and_get_no_outcome():
+async def test_informative_writes_take_no_place_of_a_decisive_one_and_events_get_no_outcome():
     server = Server()
     server.open.clear()
     async with performing(server) as (performer, watcher):
-        for number in range(10):
+        for number in range(2 * MOST):
             performer.submit(event(f"e{number}"))
-        await server.expect(EVENT_CONCURRENCY)
-        assert server.under_way == EVENT_CONCURRENCY
+        await server.expect(MOST)
+        assert server.under_way == MOST
         for number in range(CONCURRENCY):
             performer.submit(bind(f"p{number}"))
-        await server.expect(CONCURRENCY - EVENT_CONCURRENCY)
+        await server.expect(CONCURRENCY)
         server.open.set()
-        await server.expect(10)
+        await server.expect(MOST)
         for _ in range(CONCURRENCY):
             assert isinstance((await watcher.next()).effect, Bind)
-        kinds = ["event" if call.path.endswith("/events") else "bind" for call in server.calls]
-        assert kinds[EVENT_CONCURRENCY : EVENT_CONCURRENCY + CONCURRENCY].count("bind") == CONCURRENCY
         assert watcher.outcomes.empty()
 
 
@@ -236,43 +238,60 @@ async def test_events_wait_for_writes_take_few_places_and_get_no_outcome():
         pytest.param(note, id="to pods that wait"),
         pytest.param(counts, id="of cluster queues that fill"),
         pytest.param(local_counts, id="of local queues that fill"),
+        pytest.param(event, id="in events"),
     ],
 )
-async def test_pods_that_get_a_node_do_not_wait_for_notes(told):
+async def test_pods_that_get_a_node_do_not_wait_for_what_is_told(told):
     server = Server()
-    async with performing(server) as (performer, watcher):
+    async with performing(server) as (performer, _):
         for number in range(500):
             performer.submit(told(f"g{number}"))
         for number in range(CONCURRENCY):
             performer.submit(bind(f"p{number}"))
-        for _ in range(500 + CONCURRENCY):
-            await watcher.next()
+        await server.expect(500 + CONCURRENCY)
     last_bind = max(at for at, call in enumerate(server.calls) if call.path.endswith("/binding"))
-    assert last_bind < 4 * CONCURRENCY, "a few notes go along, the rest after"
+    assert last_bind < MOST + CONCURRENCY, "only what was under way already comes before"
 
 
-async def test_a_note_that_a_binding_of_its_pod_waits_behind_is_hurried():
+async def test_what_a_binding_makes_untrue_is_not_told_any_more():
     server = Server()
     async with performing(server) as (performer, watcher):
-        for number in range(500):
+        for number in range(100):
             performer.submit(note(f"g{number}"))
-        performer.submit(bind("g499"))
-        for _ in range(501):
+        performer.submit(bind("g99"))
+        for _ in range(100):
             await watcher.next()
-    about = [call.path.split("/")[-1] for call in server.calls if "/g499/" in call.path]
-    assert about == ["status", "binding"], "in their order"
-    assert any("/g499/binding" in call.path for call in server.calls[: 3 * CONCURRENCY])
+    about = [call.path.split("/")[-1] for call in server.calls if "/g99/" in call.path]
+    assert about == ["binding"]
+
+
+async def test_what_a_binding_that_fails_does_not_make_untrue_is_told_after_it():
+    server = Server(*[200] * MOST, 409)
+    server.open.clear()
+    async with performing(server) as (performer, watcher):
+        for number in range(MOST + 1):
+            performer.submit(note(f"g{number}"))
+        await server.expect(MOST)
+        performer.submit(bind(f"g{MOST}"))
+        await server.expect(1)
+        server.open.set()
+        for _ in range(MOST + 2):
+            await watcher.next()
+    about = [call.path.split("/")[-1] for call in server.calls if f"/g{MOST}/" in call.path]
+    assert about == ["binding", "status"]
 
 
 async def test_too_many_events_drop_the_oldest_and_are_counted():
     server = Server()
     server.open.clear()
     async with performing(server) as (performer, watcher):
-        for number in range(EVENTS_WAITING + 3):
+        for number in range(MOST + EVENTS_WAITING + 3):
             performer.submit(event(f"e{number}"))
         assert watcher.dropped == 3
+        await server.expect(MOST)
+        server.open.set()
         await server.expect(1)
-        assert b'"note":"e3"' in server.calls[0].body
+        assert f'"note":"e{MOST + 3}"'.encode() in server.calls[MOST].body
 
 
 async def test_stopping_finishes_what_was_begun_and_begins_nothing_more():

@@ -12,6 +12,7 @@ import pytest
 from msgspec import Raw
 from served_cluster import MERGE, NAMESPACE, SECRETS, WORKLOADS, ServedCluster, served
 
+import headgate.live.worker_clusters as worker_clusters
 from headgate.live.client import Client
 from headgate.live.kubeconfig import worker_access
 from headgate.live.logs import Outages
@@ -193,6 +194,24 @@ async def test_a_cluster_that_never_answers_delays_no_other(ca, log):
         assert manager.states("slow") == []
 
 
+async def test_a_server_that_hangs_with_its_watches_open_is_noticed(ca, log, monkeypatch):
+    monkeypatch.setattr(worker_clusters, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(worker_clusters, "HEARTBEAT_TIMEOUT", 0.2)
+    async with served(ca) as worker, managing(ca, log) as manager:
+        manager.connect("w", worker.kubeconfig())
+        while worker.asked.count(("GET", "/version")) < 3:
+            worker.changed.clear()
+            await worker.changed.wait()
+        assert manager.states("w") == [RemoteState.CONNECTED], "it answers"
+        worker.holds = True
+        lost = await manager.state("w", RemoteState.LOST)
+        assert "no answer within 0.2 s" in lost.message
+        worker.holds = False
+        await manager.until_pausing(1)
+        manager.clock.end()
+        await manager.connected("w", 2)
+
+
 async def test_names_that_are_not_resolved_delay_no_other(ca, log, monkeypatch):
     look_up, answered = socket.getaddrinfo, threading.Event()
 
@@ -368,14 +387,14 @@ async def test_a_cluster_without_workloads_of_kueue_is_no_worker(ca, log):
         assert lost.message.startswith("reading workloads.kueue.x-k8s.io: ")
 
 
-async def test_what_cannot_be_decoded_is_passed_over_and_logged(ca, log):
+async def test_what_cannot_be_decoded_is_told_as_such_and_logged(ca, log):
     async with served(ca) as worker, managing(ca, log) as manager:
         worker.add_workload("fine")
         template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "much"}}}]}}
         worker.add_workload("odd", podSets=[{"template": template}])
         manager.connect("w", worker.kubeconfig())
         await manager.connected("w")
-        assert manager.seen("w") == [("Observed", "fine")]
+        assert manager.seen("w") == [("Observed", "fine"), ("Unreadable", "odd")]
         assert any("cannot be decoded" in line and "default/odd" in line for line in log.lines)
 
 

@@ -312,6 +312,20 @@ def compared(problem, data, limits=COUNTS_ONLY):
     return result, cost, least
 
 
+def test_a_set_that_costs_no_more_only_where_numbers_are_rounded_leaves_nothing_open():
+    """Beside work of more than 2^16 a work of 1 is rounded away: without the check the third one might be later."""
+    candidates = (
+        Candidate(0, 65_537, 2, ((0, (0, 0)), (1, (0, GIB)))),
+        Candidate(0, 0, 2, ((0, (0, 0)), (1, (0, 0)))),
+        Candidate(1, 1, 1, ((1, (0, GIB)),), started=1),
+        Candidate(1, 0, 2, ((0, (GIB, 0)), (1, (0, 0)))),
+    )
+    wanted = ProblemDemand((0, GIB), 1, (1,)), ProblemDemand((GIB, 0), 1, (0,))
+    problem = Problem(((0, 0), (0, 0)), candidates, wanted, 1, budgets=(Budget(((0, 2),), 0),), now=9)
+    result = improved(problem, (0,))
+    assert (result.victims, result.bound) == ((3,), problem.cost((3,)).values)
+
+
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.data())
 def test_the_best_of_all_sets_by_the_whole_order_is_found_and_shown_to_be(problem, data):

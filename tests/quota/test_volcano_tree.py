@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from volcano_scenes import queue
 
 from headgate.model.resources import Resources
-from headgate.quota.volcano import QueueTree
+from headgate.quota.volcano import NO_SHARE, WHOLE_SHARE, QueueTree
 
 
 def tree(*queues, **used):
@@ -165,3 +165,25 @@ def test_what_fits_never_exceeds_a_capability_at_any_level(described, story):
     for left, held in running:
         left.remove(held)
     assert all(not any(each.totals.values()) for each in made)
+
+
+@pytest.mark.parametrize(
+    "deserved, used, share",
+    [
+        pytest.param({"cpu": 4000}, {"cpu": 1000}, 1 / 4, id="of what it deserves"),
+        pytest.param({"cpu": 4000, "memory": 100}, {"cpu": 1000, "memory": 50}, 1 / 2, id="of which it has most"),
+        pytest.param({"cpu": 4000}, {"cpu": 8000}, 2, id="more than it deserves"),
+        pytest.param({"cpu": 4000}, {"memory": 100}, 0, id="others do not count"),
+        pytest.param({"cpu": 0}, {}, 0, id="it deserves nothing and has nothing"),
+        pytest.param({"cpu": 0}, {"cpu": 1}, 1, id="it deserves nothing and has some"),
+    ],
+)
+def test_the_share_of_a_queue(deserved, used, share):
+    made = QueueTree([queue("a", deserved=Resources.of(deserved))])
+    made.get("a").add(Resources.of(used))
+    assert made.get("a").shares() == (int(share * WHOLE_SHARE), 0)
+
+
+def test_shares_are_told_from_the_topmost_queue_on():
+    made = tree(queue("org"), queue("a", None, "org", deserved=4000), a=1000)
+    assert made.get("a").shares() == (*NO_SHARE, WHOLE_SHARE // 4, 0)

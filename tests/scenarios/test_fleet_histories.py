@@ -47,6 +47,7 @@ def is_complete(report, name):
     "manifests, workload",
     [
         pytest.param([dispatched("train", run=60)], "train", id="a Job"),
+        pytest.param([job("train", run=60)], "train", id="a Job of which nothing is said about who runs it"),
         pytest.param([pod("alone", run=60)], "alone", id="a pod"),
         pytest.param([member(f"m-{n}", "duo", 2, cpu=2, run=60) for n in range(2)], "duo", id="a group of pods"),
     ],

@@ -1,10 +1,9 @@
 """KEP-8303 on the whole stack in virtual time: its story, its sequence diagram and its table, with several clusters."""
 
-from pathlib import Path
-
 import pytest
 from fleet_scenarios import (
     QUEUE_NAME,
+    crashed,
     dispatched,
     fleet,
     job,
@@ -14,20 +13,16 @@ from fleet_scenarios import (
     opened,
     preemptions,
     quota,
+    scenario,
     shared,
     told,
     worker,
+    writes_of_the_manager,
 )
 from msgspec.structs import replace
 
-from headgate.simulator.scenario import load_scenario
+from headgate.simulator.faults import WriteFault
 from headgate.simulator.virtual_time import run
-
-FOLDER = Path(__file__).parent / "fleet"
-
-
-def scenario(name):
-    return load_scenario(str(FOLDER / f"{name}.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +85,14 @@ def test_a_scenario_holds_what_it_expects_and_who_may_preempt_and_does(name, jou
     assert told(report, "ungate", "dispatch", "preempt") == journal
     assert [str(failure) for failure in report.failures] == []
     assert report.refused == []
+
+
+def test_a_crash_of_the_manager_before_or_after_any_write_changes_nothing_of_the_story():
+    numbers = writes_of_the_manager("story")
+    assert len(numbers) > 25
+    for number in numbers:
+        for fault in (WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER):
+            crashed("story", number, fault)
 
 
 def test_first_come_first_served_takes_the_first_signal_whatever_it_costs():

@@ -35,7 +35,7 @@ def verdicts(report):
     return {name: ("nodeName" in pod["spec"], "schedulingGates" in pod["spec"]) for name, pod in pods(report).items()}
 
 
-@pytest.mark.parametrize("name", ["three-pods", "gang", "every-level", "scale-from-zero", "reclaim"])
+@pytest.mark.parametrize("name", ["three-pods", "gang", "every-level", "scale-from-zero", "reclaim", "reclaim-nodes"])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_comes_to_the_same_with_crashes_lost_answers_conflicts_and_late_observations(name, seed):
     assert verdicts(run(scenario(name), seed, TROUBLE)) == verdicts(run(scenario(name)))

@@ -13,7 +13,9 @@ from typing import Any
 
 from fleet_scenarios import (
     HOME,
+    PREEMPTED,
     Json,
+    crashed,
     dispatched,
     fleet,
     job,
@@ -24,6 +26,7 @@ from fleet_scenarios import (
     pod,
     preemptions,
     worker,
+    writes_of_the_manager,
 )
 
 from headgate.simulator.faults import Faults, WriteFault
@@ -175,6 +178,17 @@ def a_crash_at_any_write_lets_nobody_else_preempt(seed: int) -> None:
     assert not leftovers(report), f"{fault} write {number}"
 
 
+def a_crash_of_the_manager_changes_nothing_of_what_the_document_tells(seed: int) -> None:
+    """Every seed is another write of the manager in one of its scenarios, and a crash before or after it."""
+    cases = [
+        (name, number, fault)
+        for name in PREEMPTED
+        for number in writes_of_the_manager(name)
+        for fault in (WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER)
+    ]
+    crashed(*cases[seed % len(cases)])
+
+
 @cache
 def writes_of_a_preemption() -> tuple[int, int]:
     """The numbers of the first write for the job that preempts, and of the one after the last."""
@@ -193,5 +207,6 @@ LAWS: dict[str, Callable[[int], object]] = {
         what_some_cluster_can_run_runs_and_leaves_nothing_behind,
         what_is_deleted_at_home_is_deleted_everywhere,
         a_crash_at_any_write_lets_nobody_else_preempt,
+        a_crash_of_the_manager_changes_nothing_of_what_the_document_tells,
     )
 }

@@ -10,3 +10,22 @@ SEEDS = 2
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_law_of_fleets_holds(law, seed):
     LAWS[law](seed)
+
+
+@pytest.mark.parametrize(
+    "law, seed",
+    [
+        pytest.param(
+            "what_some_cluster_can_run_runs_and_leaves_nothing_behind",
+            30027,
+            id="a group that a worker evicts is not shown as failed at home",
+        ),
+        pytest.param(
+            "what_is_deleted_at_home_is_deleted_everywhere",
+            30046,
+            id="a Workload that vanished is not written to until that is observed",
+        ),
+    ],
+)
+def test_a_history_that_broke_one_once(law, seed):
+    LAWS[law](seed)

@@ -20,6 +20,7 @@ from headgate.model.settings import (
     DEFAULT_SCHEDULER_NAME,
     EVERY,
     GangPreemption,
+    InformWithin,
     MultiKueueSettings,
     Point,
     PreemptionSettings,
@@ -100,6 +101,11 @@ class VolcanoSection(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     reservation_timeout: str | None = None
 
 
+class InformWithinSection(Struct, frozen=True, forbid_unknown_fields=True):
+    idle: str | None = None
+    saturated: str | None = None
+
+
 class Document(QuotaSections, frozen=True):
     """The whole file."""
 
@@ -109,6 +115,7 @@ class Document(QuotaSections, frozen=True):
     scheduler: SchedulerSection = SchedulerSection()
     preemption: PreemptionSection = PreemptionSection()
     volcano: VolcanoSection = VolcanoSection()
+    inform_within: InformWithinSection = InformWithinSection()
     multi_kueue: MultiKueueSection | None = None
 
 
@@ -172,6 +179,7 @@ class _Reader:
             preemption=self._preemption(read.preemption, features),
             quota=self._quota(read, features),
             volcano=self._volcano(read.volcano, features),
+            inform_within=self._inform_within(read.inform_within),
             multikueue=self._multikueue(read.multi_kueue or MultiKueueSection(), features),
         )
 
@@ -205,6 +213,13 @@ class _Reader:
         if section.reservation_timeout is None:
             return VolcanoSettings(gates)
         return VolcanoSettings(gates, self._duration("volcano.reservationTimeout", section.reservation_timeout))
+
+    def _inform_within(self, section: InformWithinSection) -> InformWithin:
+        given = {name: text for name, text in msgspec.structs.asdict(section).items() if text is not None}
+        within = InformWithin(**{name: self._duration(f"informWithin.{name}", text) for name, text in given.items()})
+        if within.saturated < within.idle:
+            raise self._wrong("informWithin.saturated", f"expected at least informWithin.idle, {within.idle:g}s")
+        return within
 
     def _duration(self, path: str, text: str) -> float:
         """A duration above zero, in seconds."""

@@ -47,7 +47,9 @@ from headgate.api.policies import (
 from headgate.api.volcano import decode_volcano_pod_group, decode_volcano_queue
 from headgate.api.wire import Buffer, Wire
 from headgate.api.workloads import decode_pod_group, decode_workload
+from headgate.model.events import Unreadable
 from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import PREBUILT_WORKLOAD
 from headgate.model.objects import Object
 
 __all__ = [
@@ -61,7 +63,7 @@ __all__ = [
     "decode_list",
     "decode_watch",
     "identity",
-    "node_taken",
+    "unreadable",
 ]
 
 _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
@@ -164,12 +166,22 @@ class _Placed(Wire, frozen=True):
     status: _Progress | None = None
 
 
+class _Life(Wire, frozen=True):
+    labels: dict[str, str] | None = None
+    deletion_timestamp: Any = None
+
+
+class _Living(Wire, frozen=True):
+    metadata: _Life
+
+
 _ENDED = ("Succeeded", "Failed")
 MOST_SAID = 512  # characters of an error that are passed on
 DEEPEST = 100  # levels, several times what any field we read has
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)  # a text without an end is looked at once
 T = TypeVar("T")
 _places = msgspec.json.Decoder(_Placed)
+_lives = msgspec.json.Decoder(_Living)
 _names = msgspec.json.Decoder(_Named)
 _lists = msgspec.json.Decoder(_List)
 _lines = msgspec.json.Decoder(WatchLine)
@@ -190,13 +202,29 @@ def decode(kind: Kind, raw: bytes | Raw) -> Object:
         raise Undecodable(kind, _key_if_readable(kind, buffer), "$", told) from error
 
 
-def node_taken(raw: bytes | Raw) -> str:
-    """The node of a pod that cannot be decoded; empty if unknown."""
-    try:
-        pod = at_any_depth(_places.decode, raw if isinstance(raw, bytes) else memoryview(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+def unreadable(about: Identity, raw: bytes | Raw, why: str) -> Unreadable:
+    """An object that cannot be decoded, with what can be made out of it nevertheless."""
+    buffer = raw if isinstance(raw, bytes) else memoryview(raw)
+    life = _if_readable(_lives, buffer)
+    labels = (life.metadata.labels if life is not None else None) or {}
+    is_leaving = life is not None and life.metadata.deletion_timestamp is not None
+    node = _node_taken(buffer) if about.key.kind is Kind.POD else ""
+    return Unreadable(about.key, about.uid, about.version, why, node, labels.get(PREBUILT_WORKLOAD, ""), is_leaving)
+
+
+def _node_taken(raw: Buffer) -> str:
+    """The node of a pod; empty if unknown."""
+    pod = _if_readable(_places, raw)
+    if pod is None:
         return ""
     return pod.spec.node_name if pod.status is None or pod.status.phase not in _ENDED else ""
+
+
+def _if_readable(decoder: msgspec.json.Decoder[T], raw: Buffer) -> T | None:
+    try:
+        return at_any_depth(decoder.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def identity(kind: Kind, raw: bytes | Raw) -> Identity:
@@ -254,8 +282,6 @@ def _flattened(raw: bytes) -> bytes:
 
 
 def _key_if_readable(kind: Kind, raw: Buffer) -> Key | None:
-    try:
-        name = at_any_depth(_names.decode, raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return Key(kind, name.namespace, name.name) if name.name else None
+    found = _if_readable(_names, raw)
+    name = found.metadata if found is not None else None
+    return Key(kind, name.namespace, name.name) if name is not None and name.name else None

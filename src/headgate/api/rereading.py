@@ -61,13 +61,13 @@ class Rereading:
 
     def read(self, kind: Kind, value: Json) -> Object | None:
         """As `read_once` does."""
-        metadata = value.get("metadata") or _NOTHING
-        uid = metadata.get("uid") or "" if isinstance(metadata, dict) else None
-        if not isinstance(uid, str):
+        try:
+            uid = value["metadata"].get("uid") or ""
+            known = self._known.get(uid)
+        except (KeyError, AttributeError, TypeError):
             return read_once(kind, value)
-        known = self._known.get(uid)
         if known is None:
-            return self._read_first(kind, value, uid)
+            return self._read_first(kind, value, uid) if isinstance(uid, str) else read_once(kind, value)
         if known.value is value:
             return known.found
         if known.earlier is value:

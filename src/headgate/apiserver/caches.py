@@ -112,6 +112,13 @@ SCHEMA_FIELDS = CachePolicy(
     dropped="with the schema",
     pays="bench_queues: 2.4; bench_apiserver: 1.2 to 2.0",
 )
+STATUS_CHANGES = CachePolicy(
+    limit=20_000,
+    key="the identities of an object's spec, old status and new status, which the entry holds",
+    sound="where rules read nothing else, these decide whether the new status is complete, valid and accepted",
+    dropped="with the schema",
+    pays="bench_queues: 1.02",
+)
 VALID_STRINGS = CachePolicy(
     limit=1_024,
     key="a string",
@@ -143,7 +150,7 @@ CEL_PROGRAMS = CachePolicy(
 QUANTITIES = CachePolicy(
     limit=4_096,
     key="the text of a quantity",
-    sound="its canonical form depends on the text only",
+    sound="its amount and its canonical form depend on the text only",
     dropped=_PURE,
     pays="bench_apiserver: 1.05 (pod create)",
 )

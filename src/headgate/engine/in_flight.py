@@ -62,6 +62,10 @@ class InFlightWrite(Struct, Generic[W]):
     is_seen: bool = False  # it was observed before it was answered
     has_deadline: bool = False
 
+    @property
+    def writes(self) -> tuple[W, ...]:
+        return (self.write, *self.joined)
+
 
 class InFlightWrites(Generic[S, W]):
     def __init__(self, policy: WritePolicy) -> None:
@@ -99,6 +103,15 @@ class InFlightWrites(Generic[S, W]):
         flight = self._writes[slot]
         flight.joined = (*flight.joined, write)
         return write
+
+    def leave(self, slot: S, write: W) -> None:
+        """The write does not matter any more; those beside it stay in flight."""
+        flight = self._writes[slot]
+        others = tuple(each for each in flight.writes if each != write)
+        if others:
+            flight.write, flight.joined = others[0], others[1:]
+        else:
+            self.forget(slot)
 
     def answer(self, slot: S, write: W, trouble: WriteError | None, observed: str, now: float) -> WriteResult | None:
         """What the server's answer means, given the version observed last; None when the write is not in flight."""
@@ -225,3 +238,26 @@ class InFlightWrites(Generic[S, W]):
         if self._failures and verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict
+
+
+class InformPermits:
+    """Permits for informative writes, which the shell gives as the server has capacity for them.
+
+    What waits for one is kept by whom it concerns, so what is sent is always the latest.
+    """
+
+    def __init__(self) -> None:
+        self.left: float = math.inf  # until a shell says otherwise
+
+    def give(self, writes: int) -> None:
+        self.left = writes if self.left == math.inf else self.left + writes
+
+    def take(self) -> None:
+        self.left -= 1
+
+
+class AwaitedPermits(Struct, frozen=True):
+    """How many informative writes wait for a permit, and since when the oldest does."""
+
+    writes: int
+    since: float

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.fleet.plane import FleetPlane
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
@@ -16,7 +17,17 @@ from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduler.plane import SchedulerPlane
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Create, Effect, FleetEffect, Write
-from headgate.model.events import Event, FleetEvent, Gone, Observed, Outcome, RemoteConnection, RemoteEvent, TimerFired
+from headgate.model.events import (
+    AnyEvent,
+    FleetEvent,
+    Gone,
+    Observed,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    TimerFired,
+    WritePermits,
+)
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Role, Settings
 from headgate.preemption.solver.problem import Certifier
@@ -25,11 +36,16 @@ MOST_SAID = 512  # characters of an error that are passed on
 
 
 class Raised(Exception):
-    """A rule raised. `suspects` is whom the engine was busy with, `told` are all objects the step was told of."""
+    """A rule raised. `suspects` is whom the engine was busy with, `told` are all objects the step was told of.
 
-    def __init__(self, suspects: tuple[Key, ...], told: frozenset[Key], error: Exception) -> None:
+    `cluster` is the worker cluster the suspect is on; None where it is at home.
+    """
+
+    def __init__(
+        self, suspects: tuple[Key, ...], told: frozenset[Key], error: Exception, cluster: str | None = None
+    ) -> None:
         super().__init__(str(error))
-        self.suspects, self.told, self.error = suspects, told, error
+        self.suspects, self.told, self.error, self.cluster = suspects, told, error, cluster
 
     @property
     def why(self) -> str:
@@ -54,8 +70,9 @@ class Engine:
     ) -> None:
         self.journal = Journal()
         self._planes: list[Plane] = []
-        if Role.QUOTA in settings.roles:
-            self._planes.append(QuotaPlane(settings, self.journal, watch))
+        self._quota = QuotaPlane(settings, self.journal, watch) if Role.QUOTA in settings.roles else None
+        if self._quota is not None:
+            self._planes.append(self._quota)
         if Role.INTEGRATIONS in settings.roles:
             self._planes.append(IntegrationsPlane(settings, self.journal))
         if Role.SCHEDULER in settings.roles:
@@ -76,7 +93,12 @@ class Engine:
         """The kinds that must be observed on worker clusters, of objects with the label of our origin."""
         return () if self._fleet is None else self._fleet.remote_reads
 
-    def step(self, batch: Sequence[Event | FleetEvent], now: float) -> list[Effect | FleetEffect]:
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """The informative writes that wait for `WritePermits`, after the last step."""
+        return None if self._quota is None else self._quota.awaited_permits
+
+    def step(self, batch: Sequence[AnyEvent], now: float) -> list[Effect | FleetEffect]:
         """What concerns an object is told to the planes that read its kind; those that were told something decide.
 
         After an empty batch all of them decide: then it is time that has passed.
@@ -85,7 +107,7 @@ class Engine:
         effects: list[Effect | FleetEffect] = []
         readers, awake = self._readers, dict[Plane, None]()
         lost = False
-        event: Event | FleetEvent | None = None
+        event: AnyEvent | None = None
         plane: Plane | None = None
         try:
             for event in batch:
@@ -99,15 +121,15 @@ class Engine:
                 elif isinstance(event, TimerFired):
                     told = self._timers.get(event.timer, [])
                 else:
-                    effects.extend(self._absorb_remote(event, awake, now))
+                    effects += self._absorb_other(event, awake, now)
                     continue
                 for each in told:
                     awake[each] = None
-                    effects.extend(each.absorb(event, now))
+                    effects += each.absorb(event, now)
             event = None
             planes = [plane for plane in self._planes if plane in awake] if batch else self._planes
             for plane in planes:
-                effects.extend(plane.decide(now))
+                effects += plane.decide(now)
             for plane in planes:
                 plane.check()
             if lost:  # planes forget what they lose; here, what they still said about it
@@ -116,13 +138,18 @@ class Engine:
             raise
         except Exception as error:
             deciding = plane.deciding if plane is not None else None
-            suspect = deciding if event is None else _subject(event)
-            about = frozenset(key for each in batch if (key := _subject(each)) is not None)
-            raise Raised(() if suspect is None else (suspect,), about, error) from error
+            raise _raised(event, deciding, batch, error) from error
         return effects
 
-    def _absorb_remote(self, event: FleetEvent, awake: dict[Plane, None], now: float) -> Iterable[Effect | FleetEffect]:
-        """What concerns other clusters is told to the fleet plane alone."""
+    def _absorb_other(
+        self, event: FleetEvent | WritePermits, awake: dict[Plane, None], now: float
+    ) -> Iterable[Effect | FleetEffect]:
+        """What concerns other clusters is told to the fleet plane alone, and permits to the one that waits for them."""
+        if isinstance(event, WritePermits):
+            if self._quota is not None:
+                self._quota.permit(event.writes)
+                awake[self._quota] = None
+            return ()
         if self._fleet is None:
             return ()
         awake[self._fleet] = None
@@ -133,7 +160,16 @@ class Engine:
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.collect()}
 
 
-def _gone(batch: Sequence[Event | FleetEvent]) -> set[Key]:
+def _raised(event: AnyEvent | None, deciding: Key | None, batch: Sequence[AnyEvent], error: Exception) -> Raised:
+    """`event` is the one that was absorbed, None while it was decided."""
+    told = frozenset(key for each in batch if (key := _subject(each)) is not None)
+    if isinstance(event, RemoteEvent) and isinstance(event.event, Observed):
+        return Raised((event.event.object.key,), told, error, event.cluster)
+    suspect = deciding if event is None else _subject(event)
+    return Raised(() if suspect is None else (suspect,), told, error)
+
+
+def _gone(batch: Sequence[AnyEvent]) -> set[Key]:
     """The objects that are gone at the end of the batch: one of the same key may come again."""
     gone: set[Key] = set()
     for event in batch:
@@ -144,7 +180,7 @@ def _gone(batch: Sequence[Event | FleetEvent]) -> set[Key]:
     return gone
 
 
-def _subject(event: Event | FleetEvent) -> Key | None:
+def _subject(event: AnyEvent) -> Key | None:
     """The object that the event is about."""
     match event:
         case Observed():
@@ -153,7 +189,7 @@ def _subject(event: Event | FleetEvent) -> Key | None:
             return event.key
         case Outcome(effect=effect):
             return _target(effect)
-        case TimerFired() | RemoteEvent() | RemoteConnection():
+        case TimerFired() | WritePermits() | RemoteEvent() | RemoteConnection():
             return None
 
 

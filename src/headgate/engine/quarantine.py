@@ -13,14 +13,29 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from msgspec import Struct, structs
 
 from headgate.engine.distributions import Distribution, Labels
+from headgate.engine.fleet.fleet_index import remote_workload
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import MOST_SAID, Engine, Raised
-from headgate.model.effects import Effect, EmitEvent, EventType, FleetEffect, WakeAt
-from headgate.model.events import Event, FleetEvent, Gone, Observed, Unreadable
+from headgate.model.effects import Connect, Disconnect, Effect, EmitEvent, EventType, FleetEffect, WakeAt
+from headgate.model.events import (
+    AnyEvent,
+    Event,
+    FleetEvent,
+    Gone,
+    Observed,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    RemoteState,
+    Unreadable,
+)
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node
-from headgate.model.objects import Object
+from headgate.model.objects import Job, Object
+from headgate.model.owners import StatefulSet
 from headgate.model.pod import Pod, PodShape
+from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import Resources
 
 REASON = "Quarantined"
@@ -37,7 +52,25 @@ WORK = (
 )
 """The kinds that anybody may create, and that most mistakes will be about."""
 
-Seen = Event | FleetEvent | Unreadable
+Seen = AnyEvent | Unreadable
+
+
+class RemoteObject(Struct, frozen=True):
+    """An object of a worker cluster."""
+
+    cluster: str
+    key: Key
+
+    @property
+    def kind(self) -> Kind:
+        return self.key.kind
+
+    def __str__(self) -> str:
+        return f"{self.key} of worker cluster {self.cluster}"
+
+
+Subject = Key | RemoteObject
+"""What can be quarantined. An object of a worker cluster is shown to the engine as one that cannot be read."""
 Found = Generator[None, None, tuple[Key, ...]]
 """A search: pauses after each trial, and returns whom to quarantine."""
 
@@ -45,7 +78,7 @@ Found = Generator[None, None, tuple[Key, ...]]
 class Quarantined(Struct):
     """An object kept from the engine, as long as it is the same. A pod on a node is shown to it in a reduced form."""
 
-    key: Key
+    key: Subject
     uid: str
     version: str
     why: str
@@ -53,16 +86,19 @@ class Quarantined(Struct):
     stand_in: bool = True  # the room it takes is known; if not, its node is kept out of placement
     retry_at: float = 0.0  # it is not tried again before, however often it changes
     changed: bool = False  # it is to be tried again then
+    workload: Key | None = None  # of an object of a worker cluster: all of one Workload are tried again together
 
 
 class Quarantine:
     """What is kept from the engines of one process, one after the other."""
 
     def __init__(self) -> None:
-        self._entries: dict[Key, Quarantined] = {}
-        self._strikes: Counter[Key] = Counter()  # how often each was quarantined, until it is gone
-        self._unexplained: dict[Key, None] = {}  # the engine was busy with it when it raised, and nobody was to blame
-        self._excused: dict[Key, set[Key]] = {}  # whom it was busy with, and who was to blame instead
+        self._entries: dict[Subject, Quarantined] = {}
+        self._strikes: Counter[Subject] = Counter()  # how often each was quarantined, until it is gone
+        self._unexplained: dict[
+            Subject, None
+        ] = {}  # the engine was busy with it when it raised, and nobody was to blame
+        self._excused: dict[Subject, set[Key]] = {}  # whom it was busy with, and who was to blame instead
         self._totals: Counter[Kind] = Counter()
         self._rebuilds: deque[float] = deque()
         self._rebuilt = 0
@@ -71,7 +107,7 @@ class Quarantine:
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: Subject) -> bool:
         return key in self._entries
 
     def add(self, entry: Quarantined, now: float) -> None:
@@ -96,10 +132,13 @@ class Quarantine:
     def told(self, journal: Journal, now: float, *, is_new: bool) -> Iterator[EmitEvent]:
         """What owners are told of those quarantined since the last call.
 
-        The journal has it as well; one that `is_new` gets to know of all that are in quarantine.
+        The journal has it as well; one that `is_new` gets to know of all that are in quarantine. Of objects of worker
+        clusters it is said at home whose they are.
         """
         untold, self._untold = self._untold, []
         for known in self._entries.values() if is_new else untold:
+            if isinstance(known.key, RemoteObject):
+                continue
             message = f"left out until it changes, because it could not be dealt with: {known.why}"
             journal.write(Entry(now, known.key, "quarantine", REASON, message))
             if known in untold:
@@ -135,30 +174,31 @@ class Quarantine:
 
     # what the engine gets to see
 
-    def keep_only(self, there: Collection[Key]) -> None:
-        """No other object exists any more."""
+    def keep_only(self, there: Collection[Subject], cluster: str = "") -> None:
+        """No other object exists any more at home, or on that worker cluster."""
         for key in {*self._entries, *self._strikes, *self._unexplained, *self._excused} - set(there):
-            self._forget(key)
+            if (key.cluster if isinstance(key, RemoteObject) else "") == cluster:
+                self._forget(key)
 
     def blocked(self) -> set[str]:
         """The nodes with a pod on them of which it is not known how much it takes."""
         return {entry.node for entry in self._entries.values() if entry.node and not entry.stand_in}
 
-    def shown(
-        self, event: Seen, now: float, blocked: Collection[str], before: Object | None
-    ) -> Iterator[Event | FleetEvent]:
+    def shown(self, event: Seen, now: float, blocked: Collection[str], before: Object | None) -> Iterator[AnyEvent]:
         """The event as the engine gets it; `before` is the object as it was last observed."""
         if isinstance(event, Unreadable):
             yield from self._hide(event, now, before)
         elif isinstance(event, Observed):
             yield from self._show(event.object, now, blocked)
+        elif isinstance(event, RemoteEvent):
+            yield self._show_remote(event, now)
         else:
             entry = self._entries.get(event.key) if isinstance(event, Gone) else None
             if isinstance(event, Gone) and entry is not None and entry.uid == event.uid:
                 self._forget(event.key)
             yield event
 
-    def due(self, now: float) -> list[Key]:
+    def due(self, now: float) -> list[Subject]:
         """Those that changed and have rested, which are in quarantine no more."""
         ready = [key for key, entry in self._entries.items() if entry.changed and entry.retry_at <= now]
         for key in ready:
@@ -185,6 +225,25 @@ class Quarantine:
             else:
                 yield Gone(seen.key, seen.uid, None if seen.node else seen.group)
 
+    def _show_remote(self, event: RemoteEvent, now: float) -> RemoteEvent:
+        told = event.event
+        if isinstance(told, Outcome):
+            return event
+        place = RemoteObject(event.cluster, told.object.key if isinstance(told, Observed) else told.key)
+        entry = self._entries.get(place)
+        if entry is None:
+            return event
+        if not isinstance(told, Observed) or entry.uid != told.object.uid:
+            self._forget(place)
+            return event
+        if entry.version != told.object.version and entry.retry_at <= now:
+            del self._entries[place]
+            for other in self._entries.values():
+                other.changed = other.changed or other.workload == entry.workload
+            return event
+        entry.changed = entry.changed or entry.version != told.object.version
+        return RemoteEvent(event.cluster, _as_unreadable(told.object, entry.why))
+
     def _hide(self, event: Unreadable, now: float, before: Object | None) -> Iterator[Event]:
         """What is known from before of a pod's room still holds."""
         entry, why = self._entries.get(event.key), event.why[:MOST_SAID]
@@ -198,7 +257,7 @@ class Quarantine:
             elif before is not None:
                 yield Gone(event.key, before.uid, before.group if isinstance(before, Pod) and not before.node else None)
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: Subject) -> None:
         for known in (self._entries, self._strikes, self._unexplained, self._excused):
             known.pop(key, None)
 
@@ -211,13 +270,10 @@ class GuardedEngine:
 
     def __init__(self, fresh: Callable[[], Engine], quarantine: Quarantine, trial: Callable[[], Engine]) -> None:
         self._engine, self._trial = fresh(), trial
+        self.journal = self._engine.journal
         self.quarantine = quarantine
-        self._known: dict[Key, Object] = {}
+        self._known: dict[Subject, Object] = {}
         self._is_first = True
-
-    @property
-    def journal(self) -> Journal:
-        return self._engine.journal
 
     @property
     def reads(self) -> tuple[Kind, ...]:
@@ -233,28 +289,60 @@ class GuardedEngine:
         effects = self._engine.step(self._shown(batch, now), now)
         effects.extend(self.quarantine.told(self.journal, now, is_new=is_first))
         effects.extend(self.quarantine.alarms())
+        for effect in effects:
+            if isinstance(effect, Connect | Disconnect):
+                self._forget_cluster(effect.cluster)
         return effects
+
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        return self._engine.awaited_permits
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         own = {(name, labels): value for name, labels, value in self.quarantine.collect()}
         return {**self._engine.gauges(), **own}
 
-    def find(self, raised: Raised, now: float) -> Found:
+    def find(self, raised: Raised, now: float) -> Generator[None, None, tuple[Subject, ...]]:
         """Quarantines whoever is to blame, if it is anybody. Raises AssertionError if the engine fails without any."""
+        if isinstance(raised.cluster, str):
+            return self._blame_remote(raised, [RemoteObject(raised.cluster, key) for key in raised.suspects], now)
         suspects = tuple(key for key in raised.suspects if key in self._known)
         trials = _Trials(self._trial, self._known, self.quarantine, now)
         if self.quarantine.is_suspected_again(suspects):
             blamed = suspects
         else:
             found = yield from trials.culprits(suspects, raised.told)
+            remote = [] if found else self._remote_objects_of(raised.suspects)
+            if remote:
+                return self._blame_remote(raised, remote, now)
             blamed = self.quarantine.settled(suspects, found)
         for key in blamed:
             yield from self._blame(key, blamed, raised, trials, now)
         return blamed
 
-    def story(self, key: Key) -> tuple[Entry, ...]:
+    def _remote_objects_of(self, workloads: Collection[Key]) -> list[RemoteObject]:
+        """Those of worker clusters on which the decision about these Workloads depends."""
+        return [
+            place
+            for place, seen in self._known.items()
+            if isinstance(place, RemoteObject) and place not in self.quarantine and remote_workload(seen) in workloads
+        ]
+
+    def _blame_remote(self, raised: Raised, places: Iterable[RemoteObject], now: float) -> tuple[Subject, ...]:
+        found = [place for place in places if place in self._known]
+        for place in found:
+            seen = self._known[place]
+            entry = Quarantined(place, seen.uid, seen.version, raised.why, workload=remote_workload(seen))
+            self.quarantine.add(entry, now)
+        return tuple(found)
+
+    def _forget_cluster(self, cluster: str) -> None:
+        for place in [place for place in self._known if isinstance(place, RemoteObject) and place.cluster == cluster]:
+            del self._known[place]
+
+    def story(self, subject: Subject) -> tuple[Entry, ...]:
         """The last entries of the journal about the object."""
-        return self.journal.about(key)
+        return self.journal.about(subject.key if isinstance(subject, RemoteObject) else subject)
 
     def _blame(
         self, key: Key, blamed: tuple[Key, ...], raised: Raised, trials: _Trials, now: float
@@ -265,7 +353,7 @@ class GuardedEngine:
             yield
         self.quarantine.add(Quarantined(key, seen.uid, seen.version, raised.why, node, stand_in), now)
 
-    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[Event | FleetEvent]:
+    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[AnyEvent]:
         """The batch as the engine gets it; the very same as long as nothing is in quarantine."""
         if not self.quarantine and self._note(batch):
             self._is_first = False
@@ -273,17 +361,19 @@ class GuardedEngine:
         before = self.quarantine.blocked()
         if self._is_first:
             self.quarantine.keep_only({key for event in batch if (key := _existing(event)) is not None})
-        shown: list[Event | FleetEvent] = []
+        shown: list[AnyEvent] = []
         for event in batch:
             if isinstance(event, Gone) and event.key in self.quarantine:
                 self.journal.forget(event.key)
             shown += self.quarantine.shown(event, now, before, self._object_of(event))
+            if isinstance(event, RemoteConnection) and event.state is RemoteState.CONNECTED:
+                self.quarantine.keep_only(self._known, event.cluster)
             if isinstance(event, Unreadable):
                 self._known.pop(event.key, None)
             else:
                 self._note((event,))
         self._is_first = False
-        shown += [Observed(self._known[key]) for key in self.quarantine.due(now) if key in self._known]
+        shown += [_seen_at(key, self._known[key]) for key in self.quarantine.due(now) if key in self._known]
         return [*shown, *self._nodes_changed(before, self.quarantine.blocked())]
 
     def _nodes_changed(self, before: set[str], after: set[str]) -> Iterator[Event]:
@@ -303,21 +393,30 @@ class GuardedEngine:
             elif isinstance(event, Unreadable):
                 return False
             elif isinstance(event, Gone):
-                known = self._known.get(event.key)
-                if known is not None and known.uid == event.uid:
-                    del self._known[event.key]
+                self._note_gone(event.key, event.uid)
+            elif isinstance(event, RemoteEvent):
+                match event.event:
+                    case Observed(object=seen):
+                        self._known[RemoteObject(event.cluster, seen.key)] = seen
+                    case Gone(key=key, uid=uid) | Unreadable(key=key, uid=uid):
+                        self._note_gone(RemoteObject(event.cluster, key), uid)
         return True
+
+    def _note_gone(self, place: Subject, uid: str) -> None:
+        known = self._known.get(place)
+        if known is not None and known.uid == uid:
+            del self._known[place]
 
 
 class _Trials:
     """Fresh engines that decide on what is known without some of it."""
 
     def __init__(
-        self, fresh: Callable[[], Engine], known: Mapping[Key, Object], quarantine: Quarantine, now: float
+        self, fresh: Callable[[], Engine], known: Mapping[Subject, Object], quarantine: Quarantine, now: float
     ) -> None:
         self._fresh, self._now, self._made = fresh, now, 0
         places = {kind: place for place, kind in enumerate(fresh().reads)}
-        kept = [seen for seen in known.values() if seen.key not in quarantine]
+        kept = [seen for key, seen in known.items() if isinstance(key, Key) and key not in quarantine]
         self._objects = sorted(kept, key=lambda seen: places.get(seen.key.kind, len(places)))
 
     def culprits(self, suspects: tuple[Key, ...], told: Collection[Key]) -> Found:
@@ -415,6 +514,15 @@ def _existing(event: Seen) -> Key | None:
     if isinstance(event, Observed):
         return event.object.key
     return event.key if isinstance(event, Unreadable) else None
+
+
+def _as_unreadable(seen: Object, why: str) -> Unreadable:
+    leaves = isinstance(seen, Job | Pod | StatefulSet | QueuedWorkload) and seen.deleted is not None
+    return Unreadable(seen.key, seen.uid, seen.version, why, "", remote_workload(seen).name, leaves)
+
+
+def _seen_at(place: Subject, seen: Object) -> Event | FleetEvent:
+    return RemoteEvent(place.cluster, Observed(seen)) if isinstance(place, RemoteObject) else Observed(seen)
 
 
 def _split(keys: list[Key], parts: int) -> list[list[Key]]:

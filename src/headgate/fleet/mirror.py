@@ -88,8 +88,13 @@ def _started(home: Job, clone: Job) -> float | None:
 
 
 def pod_status(home: Pod, clone: Pod | None, now: float) -> PodRun | None:
-    """The status a pod at home is to get; None when it shows that. It runs once its clone is ready."""
+    """The status a pod at home is to get; None when it shows that. It runs once its clone is ready.
+
+    A clone that is stopped, as by an eviction there, has not failed: the pod at home may run again elsewhere.
+    """
     if home.phase in ENDED:
+        return None
+    if clone is not None and clone.deleted is not None and clone.phase is Phase.FAILED and home.deleted is None:
         return None
     phase = Phase.PENDING if clone is None else clone.phase
     if clone is not None and phase is Phase.RUNNING and home.phase is not phase and not _is_ready(clone):

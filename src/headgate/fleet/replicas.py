@@ -99,13 +99,32 @@ def drift(home: QueuedWorkload, replica: QueuedWorkload) -> Drift:
 
     A replica of a workload that had the same name before is no replica of this one.
     """
-    if _spec(home) != _spec(replica) or replica.annotations.get(ORIGIN_UID, home.uid) != home.uid:
+    is_other = replica.annotations.get(ORIGIN_UID, home.uid) != home.uid
+    if is_other or replicated_spec(home) != replicated_spec(replica):
         return Drift.SPEC
     return Drift.NONE if home.priority == replica.priority else Drift.PRIORITY
 
 
-def _spec(workload: QueuedWorkload) -> tuple[tuple[PodSet, ...], str, int | None, bool]:
-    return workload.pod_sets, workload.queue, workload.max_execution_seconds, workload.active
+class ReplicatedSpec(Struct, frozen=True, rename="camel"):
+    """The fields of a replica that must be those of the workload at home."""
+
+    pod_sets: tuple[PodSet, ...]
+    queue_name: str
+    maximum_execution_time_seconds: int | None
+    active: bool
+
+
+def replicated_spec(workload: QueuedWorkload) -> ReplicatedSpec:
+    return ReplicatedSpec(workload.pod_sets, workload.queue, workload.max_execution_seconds, workload.active)
+
+
+def drifted_fields(home: QueuedWorkload, replica: QueuedWorkload) -> str:
+    """The fields in which a replica of this workload differs; none of a replica of another of the same name."""
+    if replica.annotations.get(ORIGIN_UID, home.uid) != home.uid:
+        return ""
+    wanted, found = replicated_spec(home), replicated_spec(replica)
+    names = zip(ReplicatedSpec.__struct_fields__, ReplicatedSpec.__struct_encode_fields__, strict=True)
+    return ", ".join(f"spec.{name}" for field, name in names if getattr(wanted, field) != getattr(found, field))
 
 
 def _since(condition: Condition | None) -> float | None:

@@ -10,31 +10,63 @@ from headgate.gates.fields import (
     annotations_of,
     forbidden,
     invalid,
+    labels_of,
     spec_of,
     with_labels,
     with_spec,
 )
 from headgate.gates.managed_jobs import labels_to_add, work_change_errors, work_errors
-from headgate.model.admission import AdmissionAllowed, AdmissionRequest, DeferredResponse, Json, WebhookSettings
-from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, ELASTIC_JOB, MIN_PARALLELISM
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionRequest,
+    DeferredResponse,
+    Json,
+    WebhookSettings,
+    WithLookups,
+)
+from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import (
+    COMPLETIONS_EQUAL_PARALLELISM,
+    ELASTIC_JOB,
+    MIN_PARALLELISM,
+    MULTIKUEUE,
+    QUEUE_NAME,
+)
+from headgate.model.queues import AdmissionCheck, ClusterQueue, LocalQueue
 from headgate.model.quota_settings import JOBS
 from headgate.model.selectors import whole_number
 
 FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETIONS_EQUAL_PARALLELISM}]"
 ELASTIC = f"{ANNOTATIONS}[{ELASTIC_JOB}]"
+JOB_CONTROLLER = "kubernetes.io/job-controller"  # what spec.managedBy means where it says nothing
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
 def suspended_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
-    """Suspends a job that needs quota, and fills in the default queue and priority class."""
+    """Suspends a job that needs quota, and fills in the default queue and priority class, and who is to run it."""
     if JOBS not in settings.quota.frameworks:
         return AdmissionAllowed()
     labels = yield from labels_to_add(request, settings)
-    return (
-        AdmissionAllowed()
-        if labels is None
-        else AdmissionAllowed(with_spec(with_labels(request.new, labels), suspend=True))
-    )
+    if labels is None:
+        return AdmissionAllowed()
+    made = with_spec(with_labels(request.new, labels), suspend=True)
+    if settings.dispatches and spec_of(made).get("managedBy") in (None, JOB_CONTROLLER):
+        queue = labels_of(made).get(QUEUE_NAME, "")
+        if (yield from _runs_elsewhere(Key(Kind.LOCAL_QUEUE, request.namespace, queue))):
+            made = with_spec(made, managedBy=MULTIKUEUE)
+    return AdmissionAllowed(made)
+
+
+def _runs_elsewhere(queue: Key) -> WithLookups[bool]:
+    """Whether jobs of that queue are dispatched to worker clusters: then none of their pods is to run here."""
+    for local in (yield queue):
+        name = local.cluster_queue if isinstance(local, LocalQueue) else ""
+        for found in (yield Key(Kind.CLUSTER_QUEUE, "", name)):
+            for required in found.checks if isinstance(found, ClusterQueue) else ():
+                checks = yield Key(Kind.ADMISSION_CHECK, "", required.name)
+                if any(isinstance(check, AdmissionCheck) and check.controller == MULTIKUEUE for check in checks):
+                    return True
+    return False
 
 
 def job_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:

@@ -191,7 +191,7 @@ def _queued_workload_errors(request: AdmissionRequest) -> Sequence[AdmissionFiel
     if not isinstance(new, QueuedWorkload):
         return ()
     pod_sets = _pod_sets(request.new)
-    errors = [*workload_errors(new), *template_errors(pod_sets)]
+    errors = [*workload_errors(new), *request.memoize(template_errors, pod_sets, pod_sets)]
     if isinstance(old, QueuedWorkload) and request.old is not None:
         errors += workload_change_errors(new, old)
         if old.is_true(RESERVED):
@@ -207,8 +207,10 @@ def _of_well_typed(handler: AdmissionHandler) -> AdmissionHandler:
     """Allows objects whose fields have wrong types: the server's own validation names those best."""
 
     def handle_well_typed(request: AdmissionRequest, settings: WebhookSettings) -> HandlerResult:
-        well_typed = is_well_typed(request.new) and (request.old is None or is_well_typed(request.old))
-        return handler(request, settings) if well_typed else ALLOWED
+        for value in (request.new, request.old):
+            if value is not None and not is_well_typed(value, request.memoize):
+                return ALLOWED
+        return handler(request, settings)
 
     return handle_well_typed
 

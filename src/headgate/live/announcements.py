@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 
 from headgate.engine.in_flight import RETRIABLE
 from headgate.engine.journal import Entry
-from headgate.live.performer import is_note, object_of
-from headgate.model.effects import Effect, EmitEvent, WakeAt, Write
+from headgate.live.performer import object_of
+from headgate.model.effects import Effect, EmitEvent, PatchStatus, WakeAt, Write
 from headgate.model.events import Gone, Outcome
 from headgate.model.keys import Key, Kind
 
@@ -59,7 +59,7 @@ class Announcements:
         writes = {
             object_of(effect): effect
             for effect in effects
-            if not isinstance(effect, _NO_WRITES) and not is_note(effect)
+            if not isinstance(effect, _NO_WRITES) and not (isinstance(effect, PatchStatus) and effect.informs)
         }
         at_once, held = [], dict[Key, list[Announcement]]()
         for entry in entries:

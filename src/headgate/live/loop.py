@@ -16,7 +16,7 @@ from msgspec import Struct
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.quarantine import Seen
 from headgate.model.effects import Effect, FleetEffect, WakeAt
-from headgate.model.events import FleetEvent, Gone, Observed, Outcome, RemoteEvent, TimerFired, Unreadable
+from headgate.model.events import FleetEvent, Gone, Observed, Outcome, RemoteEvent, TimerFired, Unreadable, WritePermits
 from headgate.model.keys import Key, Kind
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -94,7 +94,7 @@ class EventQueue:
         self._unlisted = dict.fromkeys(kinds)
         self._objects: dict[Kind, dict[tuple[Key, str], Observation]] = {kind: {} for kind in self._unlisted}
         self._remote: dict[tuple[str, Key, str], RemoteEvent] = {}  # by cluster and object
-        self._others: list[TimerFired | Outcome | FleetEvent] = []
+        self._others: list[TimerFired | Outcome | WritePermits | FleetEvent] = []
         self._news = asyncio.Event()
 
     def observe(self, event: Observation) -> None:
@@ -104,7 +104,7 @@ class EventQueue:
         waiting[place] = event
         self._news.set()
 
-    def tell(self, event: TimerFired | Outcome) -> None:
+    def tell(self, event: TimerFired | Outcome | WritePermits) -> None:
         self._others.append(event)
         self._news.set()
 
@@ -131,7 +131,7 @@ class EventQueue:
 
     def take_outcomes(self) -> list[Outcome | FleetEvent]:
         """The answers that no batch will hold, because the last step is over."""
-        outcomes = [event for event in self._others if not isinstance(event, TimerFired)]
+        outcomes = [event for event in self._others if not isinstance(event, TimerFired | WritePermits)]
         self._others.clear()
         return outcomes
 

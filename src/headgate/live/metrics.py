@@ -55,7 +55,11 @@ TEXTS: Mapping[str, str] = {
     "headgate_queue_reserved_pods": "Pods without a node that reserve capacity of their Volcano queue.",
     "headgate_queue_waiting_pods": "Pods that their Volcano queue has no capacity for.",
     "headgate_queue_gates_removed_total": "Pods whose queue-allocation gate was removed before they had a node.",
+    "headgate_informative_writes_waiting": "Informative writes that wait for capacity of the API server.",
+    "headgate_informative_writes_age_seconds": "How long the oldest informative write waits, events aside.",
+    "headgate_informative_writes_window": "Informative writes that may be under way: fewer while the server is slow.",
     "headgate_worker_cluster_connected": "1 while the worker cluster is connected.",
+    "headgate_worker_cluster_unreadable_objects": "Objects of worker clusters that cannot be read or dealt with.",
     "headgate_preemption_gates_opened_total": "Preemption gates that were opened on worker clusters.",
     "multikueue_workloads_dispatched_total": "Workloads that were created on worker clusters.",
     "multikueue_workloads_admitted_total": "Workloads that worker clusters admitted.",
@@ -172,6 +176,11 @@ class Metrics:
         )
         self._restarts = self._counter("headgate_watch_restarts", "Watches opened again.", ("kind",))
         self._dropped = self._counter("headgate_events_dropped", "Kubernetes events dropped for lack of room.", ())
+        self._merged = self._counter(
+            "headgate_informative_writes_merged",
+            "Informative writes replaced before they were sent.",
+            (),
+        )
         self._steps = self._histogram("headgate_step_duration_seconds", "One step of the engine.", STEP_BUCKETS)
         self._batches = self._histogram("headgate_batch_size", "Events in one step.", BATCH_BUCKETS)
         self._leading = Gauge("headgate_leader", "1 while this process decides.", registry=self.registry)
@@ -252,6 +261,9 @@ class Metrics:
 
     def event_dropped(self) -> None:
         self._dropped.inc()
+
+    def note_merged(self) -> None:
+        self._merged.inc()
 
     def restarted(self, kind: Kind) -> None:
         self._restarts.labels(kind.value).inc()

@@ -1,38 +1,37 @@
-"""Performs writes: concurrently, in order for each object, each answered by an Outcome."""
+"""Performs writes: concurrently, in order for each object, each answered by an Outcome.
+
+Decisive writes go first, and at once. Informative ones (`live.informing`) have connections of their own, as many as the
+server has capacity for: those that name no version wait here, where a later one takes the place of an earlier; for the
+others the engine is given permits.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from headgate.api.requests import Call, calls_for, trouble_of
+from headgate.engine.distributions import Labels
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.live.connection import AnswerLost, HttpResponse, NeverSent
-from headgate.model.effects import (
-    ClusterQueueStatus,
-    CohortStatus,
-    Create,
-    EmitEvent,
-    LocalQueueStatus,
-    PatchStatus,
-    PodCondition,
-    Write,
-)
-from headgate.model.events import Outcome, WriteError
+from headgate.live.informing import InformWindow, WaitingNotes
+from headgate.model.effects import Bind, Create, Delete, EmitEvent, Evict, PatchStatus, Write
+from headgate.model.events import Outcome, WriteError, WritePermits
 from headgate.model.keys import Key
+from headgate.model.settings import InformWithin
 
-CONCURRENCY = 32  # writes under way
-ACTS_PER_NOTE = 8  # other writes before the next that only tells how things stand
-EVENT_CONCURRENCY = 4  # of them Kubernetes events, which may wait
-EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
+WITHIN = InformWithin()
+CONCURRENCY = 32  # decisive writes under way
 TRIES = 5  # of one request, where asking again is safe
 FIRST_RETRY = 0.1  # seconds, doubling
 DRAIN_SECONDS = 10.0
 LONGEST_REASON = 512  # characters
 REPORTER = "headgate"
-Note = PodCondition | ClusterQueueStatus | LocalQueueStatus | CohortStatus
-"""Informational status changes, on which no decision depends: they yield to other writes."""
+ENDS_WAITING = (Bind, Evict, Delete)
+"""Writes after which it is not true any more that a pod waits."""
 
 
 class Asks(Protocol):
@@ -48,6 +47,9 @@ class WriteObserver(Protocol):
 
     def event_dropped(self) -> None: ...
 
+    def note_merged(self) -> None:
+        """An informative write took the place of an earlier one that was not sent yet."""
+
 
 class Performer:
     """A queue of writes; the engine bounds it by at most one in-flight write for each object."""
@@ -55,18 +57,22 @@ class Performer:
     def __init__(
         self,
         client: Asks,
-        tell: Callable[[Outcome], None],
+        tell: Callable[[Outcome | WritePermits], None],
         observer: WriteObserver,
         sleep: Callable[[float], Awaitable[None]],
         clock: Callable[[], float],
+        *,
+        within: InformWithin = WITHIN,
     ) -> None:
         self._client, self._tell, self._observer, self._sleep, self._clock = client, tell, observer, sleep, clock
-        self._ready: deque[Write] = deque()
-        self._notes: deque[Write] = deque()  # ready too, but whoever waits for a node or quota does not wait for these
+        self._ready: deque[tuple[Write, float]] = deque()  # decisive, and since when
+        self._permitted: deque[Write] = deque()  # informative, with a permit
+        self._notes = WaitingNotes(within.saturated, observer.event_dropped, observer.note_merged)
+        self._window = InformWindow(within)
+        self._awaited: AwaitedPermits | None = None  # since when by the clock
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
-        self._events: deque[EmitEvent] = deque()
-        self._events_under_way = 0
-        self._acts_in_a_row = 0
+        self._informing = 0  # informative writes under way
+        self._group: asyncio.TaskGroup | None = None  # while it runs
         self._under_way = 0
         self._parked: deque[asyncio.Future[None]] = deque()
         self._quiet = asyncio.Event()
@@ -74,40 +80,46 @@ class Performer:
         self._stopping = False
 
     def submit(self, write: Write) -> None:
-        """Returns at once; the outcome is told later. Kubernetes events get no outcome."""
+        """Returns at once; the outcome is told later. Kubernetes events get no outcome, nor does what is replaced."""
         if self._stopping:
             return
-        if isinstance(write, EmitEvent):
-            self._submit_event(write)
+        if isinstance(write, EmitEvent) or (isinstance(write, PatchStatus) and write.informs and not write.permitted):
+            self._notes.put(write, self._clock(), is_saturated=self._window.is_saturated)
+            self._inform()
         elif (line := self._behind.get(object_of(write))) is not None:
             line.append(write)
-            self._hurry(object_of(write), write)
         else:
             self._behind[object_of(write)] = deque()
-            (self._notes if is_note(write) else self._ready).append(write)
-            self._wake_worker()
+            self._line_up(write)
 
-    def _hurry(self, key: Key, behind: Write) -> None:
-        """A note that something more urgent waits behind is as urgent."""
-        if is_note(behind):
-            return
-        for note in [note for note in self._notes if object_of(note) == key]:
-            self._notes.remove(note)
-            self._ready.append(note)
+    def await_permits(self, awaited: AwaitedPermits | None, now: float) -> None:
+        """The engine has informative writes that wait for permits, or none; `now` is the time by its clock."""
+        if awaited is not None:
+            awaited = AwaitedPermits(awaited.writes, self._clock() - (now - awaited.since))
+        self._awaited = awaited
+        self._inform()
+
+    def gauges(self) -> dict[tuple[str, Labels], int | float]:
+        """How much waits to be told, since when, and how much of it may be under way."""
+        waiting = len(self._notes) + (self._awaited.writes if self._awaited is not None else 0)
+        return {
+            ("headgate_informative_writes_waiting", ()): waiting,
+            ("headgate_informative_writes_age_seconds", ()): self._age,
+            ("headgate_informative_writes_window", ()): self._window.size(self._age),
+        }
 
     async def run(self) -> None:
         """Performs until cancelled."""
-        async with asyncio.TaskGroup() as workers:
+        async with asyncio.TaskGroup() as self._group:
             for _ in range(CONCURRENCY):
-                workers.create_task(self._worker())
+                self._group.create_task(self._worker())
+            self._inform()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Start nothing more and wait for what is under way; whether all of it was answered in time."""
         self._stopping = True
-        self._ready.clear()
-        self._notes.clear()
-        self._events.clear()
-        self._behind.clear()
+        for waiting in (self._ready, self._permitted, self._notes, self._behind):
+            waiting.clear()
         try:
             async with asyncio.timeout(seconds):
                 await self._quiet.wait()
@@ -115,60 +127,78 @@ class Performer:
             return False
         return True
 
-    def _submit_event(self, event: EmitEvent) -> None:
-        self._events.append(event)
-        if len(self._events) > EVENTS_WAITING:
-            self._events.popleft()
-            self._observer.event_dropped()
-        self._wake_worker()
-
     async def _worker(self) -> None:
         while True:
-            while (write := self._take()) is None:
+            while not self._ready:
                 await self._park()
-            self._begin(write)
-            try:
-                await self._carry_out(write)
-            finally:
-                self._finish(write)
+            write, since = self._ready.popleft()
+            await self._perform(write, since)
 
-    def _take(self) -> Write | None:
-        """Acts, now and then a note, then events; None when only events wait and enough of them are under way."""
-        if self._ready and (not self._notes or self._acts_in_a_row < ACTS_PER_NOTE):
-            self._acts_in_a_row += 1
-            return self._ready.popleft()
-        if self._notes:
-            self._acts_in_a_row = 0
-            return self._notes.popleft()
-        if self._events and self._events_under_way < EVENT_CONCURRENCY:
-            return self._events.popleft()
-        return None
+    async def _perform(self, write: Write, since: float, *, informs: bool = False) -> None:
+        self._under_way += 1
+        self._quiet.clear()
+        try:
+            await self._carry_out(write)
+        finally:
+            self._under_way -= 1
+            self._informing -= informs
+            if self._under_way == 0:
+                self._quiet.set()
+            self._window.answered(self._clock() - since)
+            self._finish(write)
+            self._inform()
+
+    def _finish(self, write: Write) -> None:
+        """What waits behind the write is next."""
+        if not isinstance(write, EmitEvent):
+            if line := self._behind.get(object_of(write)):
+                self._line_up(line.popleft())
+            else:
+                self._behind.pop(object_of(write), None)
+
+    def _line_up(self, write: Write) -> None:
+        if isinstance(write, PatchStatus) and write.permitted:
+            self._permitted.append(write)
+            self._inform()
+        else:
+            self._ready.append((write, self._clock()))
+            if self._parked:
+                self._parked.popleft().set_result(None)
 
     async def _park(self) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._parked.append(turn)
         await turn
 
-    def _wake_worker(self) -> None:
-        if self._parked:
-            self._parked.popleft().set_result(None)
+    # informative writes
 
-    def _begin(self, write: Write) -> None:
-        self._under_way += 1
-        self._events_under_way += isinstance(write, EmitEvent)
-        self._quiet.clear()
+    @property
+    def _age(self) -> float:
+        """Seconds that the oldest informative write waits, events aside."""
+        since = min(self._notes.since, self._awaited.since if self._awaited is not None else math.inf)
+        return max(0.0, self._clock() - since) if since < math.inf else 0.0
 
-    def _finish(self, write: Write) -> None:
-        """This worker goes on with what waits behind the write, so no other need be woken."""
-        self._under_way -= 1
-        if self._under_way == 0:
-            self._quiet.set()
-        if isinstance(write, EmitEvent):
-            self._events_under_way -= 1
-        elif line := self._behind.get(object_of(write)):
-            self._ready.append(line.popleft())
-        else:
-            self._behind.pop(object_of(write), None)
+    def _inform(self) -> None:
+        """Begins the informative writes that there is capacity for."""
+        while self._group is not None and not self._stopping:
+            note = self._permitted.popleft() if self._permitted else self._take_note()
+            if note is None:
+                return
+            if not isinstance(note, EmitEvent):
+                self._behind.setdefault(object_of(note), deque())
+            self._informing += 1
+            self._group.create_task(self._perform(note, self._clock(), informs=True))
+
+    def _take_note(self) -> Write | None:
+        """The next note, or None after permits for what the engine keeps: whichever waits longer."""
+        left = self._window.size(self._age) - self._informing
+        if left <= 0:
+            return None
+        if self._awaited is not None and self._awaited.since <= self._notes.since:
+            self._tell(WritePermits(min(left, self._awaited.writes)))
+            self._awaited = None
+            return None
+        return self._notes.take(self._behind, self._clock())
 
     async def _carry_out(self, write: Write) -> None:
         began = self._clock()
@@ -183,6 +213,8 @@ class Performer:
         else:
             trouble, message = await self._ask_all(calls)
         self._observer.performed(write, trouble, self._clock() - began)
+        if isinstance(write, ENDS_WAITING) and trouble is None:
+            self._notes.outdate(write.target.key)
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))
 
@@ -215,10 +247,6 @@ class Performer:
         except AnswerLost as trouble:
             return WriteError.UNKNOWN, str(trouble)
         return trouble_of(answer.status, answer.body) or (None, "")
-
-
-def is_note(write: Write) -> bool:
-    return isinstance(write, PatchStatus) and isinstance(write.change, Note)
 
 
 def object_of(write: Write) -> Key:

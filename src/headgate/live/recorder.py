@@ -10,7 +10,17 @@ from msgspec import Raw
 
 from headgate.api.decode import at_any_depth
 from headgate.model.effects import Create, EmitEvent
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.model.events import (
+    Event,
+    FleetEvent,
+    Gone,
+    Observed,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    TimerFired,
+    Unreadable,
+)
 from headgate.model.keys import Key
 
 Told = dict[str, object]
@@ -21,26 +31,42 @@ class Recorder:
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._noted: dict[tuple[Key, str], Raw] = {}
+        self._noted: dict[tuple[str, Key, str], Raw] = {}  # by cluster; empty: our own
 
-    def note(self, event: Observed | Gone, raw: Raw) -> None:
-        self._noted[_place(event)] = raw
+    def note(self, event: Observed | Gone, raw: Raw, cluster: str = "") -> None:
+        self._noted[(cluster, *_place(event))] = raw
 
-    def write(self, batch: Sequence[Event], now: float) -> None:
+    def write(self, batch: Sequence[Event | FleetEvent], now: float) -> None:
         """{"at": seconds, "events": […]}, where an event is one of
 
         {"type": "Observed" or "Gone", "kind": …, "object": …}, {"type": "TimerFired", "timer": …},
         {"type": "Outcome", "effect": …, "object": key, "trouble": … or null, "message": …}
+
+        What is told of a worker cluster has "cluster" as well, and may be of type "Unreadable", with "why", or
+        {"type": "RemoteConnection", "cluster": …, "state": …, "reason": …, "message": …}.
         """
         events = [told for event in batch for told in self._event(event)]
         if events:
             self._out.write(msgspec.json.encode({"at": now, "events": events}) + b"\n")
             self._out.flush()
 
-    def _event(self, event: Event) -> Iterator[Told]:
+    def _event(self, event: Event | FleetEvent | Unreadable, cluster: str = "") -> Iterator[Told]:
         match event:
             case Observed() | Gone():
-                yield self._sight(event)
+                yield self._sight(event, cluster)
+            case Unreadable():
+                sight = {"kind": event.key.kind.value, "object": _shadow(event.key, event.uid), "why": event.why}
+                yield {"type": "Unreadable", **sight, "workload": event.workload}
+            case RemoteEvent():
+                yield from ({**told, "cluster": event.cluster} for told in self._event(event.event, event.cluster))
+            case RemoteConnection(name, state, reason, message):
+                yield {
+                    "type": "RemoteConnection",
+                    "cluster": name,
+                    "state": state,
+                    "reason": reason,
+                    "message": message,
+                }
             case TimerFired(timer):
                 yield {"type": "TimerFired", "timer": timer}
             case Outcome(effect=EmitEvent()):
@@ -52,9 +78,9 @@ class Recorder:
             case _:
                 assert_never(event)
 
-    def _sight(self, event: Observed | Gone) -> Told:
+    def _sight(self, event: Observed | Gone, cluster: str) -> Told:
         place = _place(event)
-        raw = bytes(self._noted.pop(place, Raw(b"")))
+        raw = bytes(self._noted.pop((cluster, *place), Raw(b"")))
         return {"type": type(event).__name__, "kind": place[0].kind.value, "object": _readable(raw) or _shadow(*place)}
 
 

@@ -20,7 +20,7 @@ from headgate.api.decode import (
     decode_list,
     decode_watch,
     identity,
-    node_taken,
+    unreadable,
 )
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.api.requests import Call
@@ -299,8 +299,7 @@ class Reflector:
         try:
             seen = decode(self._kind, raw)
         except InvalidObject as error:
-            node = node_taken(raw) if self._kind is Kind.POD else ""
-            self._report(Unreadable(about.key, about.uid, about.version, f"{error.path}: {error.expected}", node), raw)
+            self._report(unreadable(about, raw, f"{error.path}: {error.expected}"), raw)
             raise
         self._report(Observed(seen), raw)
 

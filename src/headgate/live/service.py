@@ -34,7 +34,7 @@ from headgate.live.term import LeaderTerm, TermDependencies
 from headgate.live.webhook_certificates import CertificateDependencies
 from headgate.live.webhooks import ReviewResponder, WebhookPlan, webhooks_served
 from headgate.model.admission import WebhookSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 
 UNENFORCED = (
     "no webhooks are served (--webhook-listen): workloads without a class get no default one, and neither unknown "
@@ -148,7 +148,7 @@ async def _webhooks(
     readiness.has_webhook_certificate = lambda: tls.shows_a_certificate
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers, Role.FLEET in settings.roles)
         responder = ReviewResponder(client.perform, given, metrics.reviewed, queues=webhooks.queues)
         async with webhooks_served(webhooks, client, tls, dependencies, responder) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)

@@ -12,17 +12,17 @@ from msgspec import Raw, Struct
 from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
-from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
+from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen, Subject
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
 from headgate.live.logs import Log, ReadProgress, Unwatched
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps
-from headgate.live.metrics import Metrics, seconds_of_attempts
+from headgate.live.metrics import Gauges, Metrics, seconds_of_attempts
 from headgate.live.performer import Performer, object_of
 from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
-from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies
+from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies, unrecorded
 from headgate.model.effects import (
     Bind,
     Connect,
@@ -38,8 +38,7 @@ from headgate.model.effects import (
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Observed, Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
-from headgate.model.keys import Key
+from headgate.model.events import Observed, Outcome, RemoteEvent, Unreadable, WriteError, WritePermits
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 
@@ -88,7 +87,11 @@ class LeaderTerm:
         self._engine = GuardedEngine(fresh, dependencies.quarantine, dependencies.fresh)
         self._events = EventQueue(self._engine.reads)
         client, sleep = dependencies.reflector.client, dependencies.reflector.sleep
-        self._performer = Performer(client, self._events.tell, dependencies.metrics, sleep, dependencies.clock)
+        within = dependencies.settings.inform_within
+        self._performer = Performer(
+            client, self._events.tell, dependencies.metrics, sleep, dependencies.clock, within=within
+        )
+        self._events.tell(WritePermits(0))  # what only informs waits until the performer has capacity for it
         self._timers = Timers(dependencies.wall, self._events.tell, dependencies.speed)
         self._workers = ClusterConnections(self._around_workers(), self._engine.remote_reads, self._events.tell_remote)
         self._announcements = Announcements()
@@ -102,12 +105,18 @@ class LeaderTerm:
         shared = self._dependencies
         settings = shared.settings.multikueue
         return WorkerDependencies(
-            shared.reflector, shared.namespace, settings, shared.metrics.workers, shared.clock, shared.wall
+            shared.reflector,
+            shared.namespace,
+            settings,
+            shared.metrics.workers,
+            shared.clock,
+            shared.wall,
+            shared.recorder.note if shared.recorder is not None else unrecorded,
         )
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Whether another term must follow, because this one's engine raised. Its writes are answered by then."""
-        self._dependencies.metrics.start_leading(self._engine.gauges)
+        self._dependencies.metrics.start_leading(self._gauges)
         try:
             async with asyncio.TaskGroup() as group:
                 self._workers.start(group)
@@ -125,6 +134,9 @@ class LeaderTerm:
             self._timers.clear()
             self._dependencies.metrics.stop_leading()
         return self._raised.is_set()
+
+    def _gauges(self) -> Gauges:
+        return {**self._engine.gauges(), **self._performer.gauges()}
 
     async def _end(self, stop: asyncio.Event) -> None:
         waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._raised)]
@@ -156,7 +168,7 @@ class LeaderTerm:
                 next(search)
                 await asyncio.sleep(0)
         except StopIteration as done:
-            blamed: tuple[Key, ...] = done.value
+            blamed: tuple[Subject, ...] = done.value
         except AssertionError as broken:
             raise BrokenEngine(f"{broken}: {raised.why}", self._engine.journal.take()[-STORY:]) from raised
         for key in blamed:
@@ -199,13 +211,14 @@ class LeaderTerm:
         if not self.absorbed:
             self._dependencies.reading.done()
         if self._dependencies.recorder is not None:
-            told = [event for event in batch if not isinstance(event, Unreadable | RemoteEvent | RemoteConnection)]
+            told = [event for event in batch if not isinstance(event, Unreadable | WritePermits)]
             self._dependencies.recorder.write(told, now)
         self._now, self._step_began = now, self._dependencies.clock()
 
     def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None:
         metrics, seconds = self._dependencies.metrics, self._dependencies.clock() - self._step_began
         metrics.stepped(len(batch), seconds)
+        self._performer.await_permits(self._engine.awaited_permits, self._now)
         self._tell_answered(batch, self._now)
         share, effects, self._effects = seconds_of_attempts(entries, seconds), self._effects, []
         at_once = self._announcements.hold(entries, effects, share)

@@ -33,6 +33,7 @@ from headgate.model.events import (
     RemoteState,
     Unreadable,
     WriteError,
+    WritePermits,
 )
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MULTIKUEUE_ORIGIN
@@ -40,6 +41,9 @@ from headgate.model.settings import MultiKueueSettings
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 320.0  # seconds between two attempts to connect, doubling: Kueue's
 LONGEST_REASON = 512  # characters
+QUIET_SECONDS = 15.0  # without an answer, after which the server is asked whether it is there
+HEARTBEAT_TIMEOUT = 30.0  # seconds it may take to say so
+HEARTBEAT = Call("GET", "/version", {}, "", b"")
 DEMANDED = frozenset({Kind.KUEUE_WORKLOAD})
 """Without this kind a cluster is no worker."""
 
@@ -56,6 +60,10 @@ class WorkerObserver(Protocol):
     def forgotten(self, cluster: str) -> None: ...
 
 
+def unrecorded(_event: Observed | Gone, _raw: Raw, _cluster: str) -> None:
+    """The recorder of a process that records nothing."""
+
+
 class WorkerDependencies(Struct, frozen=True):
     """What the connections of a process share. Kubeconfigs are read from Secrets in `namespace` of the home cluster."""
 
@@ -65,6 +73,7 @@ class WorkerDependencies(Struct, frozen=True):
     observer: WorkerObserver
     clock: Callable[[], float]
     wall: Callable[[], float]
+    note: Callable[[Observed | Gone, Raw, str], None] = unrecorded  # takes what is observed, and on which cluster
 
 
 class ClusterConnections:
@@ -235,6 +244,7 @@ class WorkerConnection:
         reflectors = [Reflector(kind, around, self._observed, listed, self._known[kind]) for kind in self._kinds]
         self._client.begin(client)
         tasks = [asyncio.ensure_future(reflector.run()) for reflector in reflectors]
+        tasks.append(asyncio.ensure_future(self._client.beat(session)))
         try:
             return await session.end(tasks)
         finally:
@@ -276,13 +286,14 @@ class WorkerConnection:
             coming.cancel()
             await asyncio.gather(doing, coming, return_exceptions=True)
 
-    def _observed(self, event: Observed | Gone | Unreadable, _raw: Raw) -> None:
-        """Of an object that cannot be decoded what was told before still holds; the reflector has logged it."""
-        if not isinstance(event, Unreadable):
-            self._tell(RemoteEvent(self._cluster, event))
+    def _observed(self, event: Observed | Gone | Unreadable, raw: Raw) -> None:
+        if not isinstance(event, Unreadable) and not self._closed:
+            self._dependencies.note(event, raw, self._cluster)
+        self._tell(RemoteEvent(self._cluster, event))
 
-    def _answered(self, outcome: Outcome) -> None:
-        self._tell(RemoteEvent(self._cluster, outcome))
+    def _answered(self, outcome: Outcome | WritePermits) -> None:
+        if isinstance(outcome, Outcome):
+            self._tell(RemoteEvent(self._cluster, outcome))
 
     def _say(self, state: RemoteState, reason: str, message: str) -> None:
         """Logged when it is news, and not at every attempt."""
@@ -320,6 +331,9 @@ class _Writes(Struct, frozen=True):
     def event_dropped(self) -> None:
         """No Kubernetes events are written to worker clusters."""
 
+    def note_merged(self) -> None:
+        """Nor anything else that only informs."""
+
 
 class Session:
     """Ends when reading fails."""
@@ -355,6 +369,7 @@ class SessionClient:
     def __init__(self, cluster: str, dependencies: WorkerDependencies) -> None:
         self._cluster, self._observer, self._clock = cluster, dependencies.observer, dependencies.clock
         self._current: Client | None = None
+        self._answered = 0  # requests of this session
 
     @property
     def server(self) -> str:
@@ -377,7 +392,20 @@ class SessionClient:
             self._observer.requested(self._cluster, "failed", self._clock() - began)
             raise
         self._observer.requested(self._cluster, str(answer.status), self._clock() - began)
+        self._answered += 1
         return answer
+
+    async def beat(self, session: Session) -> None:
+        """Ends the session when the server accepts requests and does not answer: a watch may be silent for minutes."""
+        while True:
+            answered = self._answered
+            await asyncio.sleep(QUIET_SECONDS)
+            if self._answered == answered:
+                try:
+                    await self._client().perform(HEARTBEAT, HEARTBEAT_TIMEOUT)
+                except Disconnected as trouble:
+                    session.failing("API server", "", str(trouble))
+                    return
 
     @contextlib.asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream | HttpResponse]:

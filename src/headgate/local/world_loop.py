@@ -35,6 +35,9 @@ class Uncounted:
     def event_dropped(self) -> None:
         pass
 
+    def note_merged(self) -> None:
+        pass
+
 
 class WorldLoop:
     """Runs controllers as the simulator does, each with its own events. Pods are told before their owners, so that a

@@ -119,6 +119,8 @@ class WebhookSettings(Struct, frozen=True):
     """Pods of a group with equal hashes are one pod set."""
     gated_schedulers: frozenset[str] = frozenset()
     """The schedulerNames whose pods get the queue-allocation gate they ask for."""
+    dispatches: bool = False
+    """Whether workloads run on worker clusters."""
 
 
 HandlerResult = AdmissionResponse | DeferredResponse

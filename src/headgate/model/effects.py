@@ -216,9 +216,25 @@ StatusChange = (
 )
 
 
+POD_SCHEDULED = "PodScheduled"
+Informative = ClusterQueueStatus | ClusterQueueDebt | LocalQueueStatus | CohortStatus
+"""Changes of status that only tell how things stand, whoever makes them and on what occasion."""
+
+
 class PatchStatus(Struct, frozen=True, gc=False):
+    """`permitted` marks an informative write for which the engine took a permit, so that it waits no more."""
+
     target: Target
     change: StatusChange
+    permitted: bool = False
+
+    @property
+    def informs(self) -> bool:
+        """Whether it only tells how things stand: nobody decides by it, so it may come late."""
+        change = self.change
+        if isinstance(change, PodCondition):
+            return change.type == POD_SCHEDULED
+        return self.permitted or isinstance(change, Informative)
 
 
 class Directives(Struct, frozen=True, gc=False):

@@ -27,13 +27,15 @@ class Gone(Struct, frozen=True, gc=False):
 
 
 class Unreadable(Struct, frozen=True, gc=False):
-    """The object exists, and what it says cannot be made out. It goes no further than to the quarantine."""
+    """The object exists, and what it says cannot be made out. At home it goes no further than to the quarantine."""
 
     key: Key
     uid: str
     version: str
     why: str
     node: str = ""  # where it takes room, of a pod that runs
+    workload: str = ""  # the Workload it names as prebuilt
+    is_leaving: bool = False  # it is being deleted
 
 
 class TimerFired(Struct, frozen=True, gc=False):
@@ -58,15 +60,24 @@ class Outcome(Struct, frozen=True, gc=False):
     message: str = ""
 
 
+class WritePermits(Struct, frozen=True, gc=False):
+    """So many more informative writes may be sent. An engine that was never told any sends them all at once."""
+
+    writes: int
+
+
 Event = Observed | Gone | TimerFired | Outcome
 """What is told of the cluster the engine decides about."""
 
 
 class RemoteEvent(Struct, frozen=True, gc=False):
-    """What is told of a worker cluster. The effect of an `Outcome` is the write as it was inside the `RemoteWrite`."""
+    """What is told of a worker cluster. The effect of an `Outcome` is the write as it was inside the `RemoteWrite`.
+
+    An object that cannot be read, or that a rule raised for, is told as `Unreadable`.
+    """
 
     cluster: str
-    event: Observed | Gone | Outcome
+    event: Observed | Gone | Unreadable | Outcome
 
 
 class RemoteState(StrEnum):
@@ -90,3 +101,6 @@ class RemoteConnection(Struct, frozen=True, gc=False):
 
 FleetEvent = RemoteEvent | RemoteConnection
 """What is told of other clusters."""
+
+AnyEvent = Event | FleetEvent | WritePermits
+"""All that an engine is told."""

@@ -442,6 +442,8 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         Of its two conditions the later one counts, and of two from the same second the one that is True.
         """
         shown = [one for one in self.status.conditions if one.type in GATE_SIGNALS]
+        if not shown:
+            return None
         signals = [one.at for one in shown if one.status == "True"]
         return min(signals) if signals and max(signals) == max(one.at for one in shown) else None
 

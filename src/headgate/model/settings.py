@@ -148,6 +148,13 @@ class MultiKueueSettings(Struct, frozen=True):
     kubeconfig_directory: str = "/etc/multikueue/kubeconfigs"  # where kubeconfigs in files must be
 
 
+class InformWithin(Struct, frozen=True):
+    """Seconds by which what only informs may be late."""
+
+    idle: float = 5.0
+    saturated: float = 60.0  # while the API server has no capacity left
+
+
 class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0  # seconds a refused pod waits before its next try; doubles with each refusal
@@ -159,6 +166,7 @@ class Settings(Struct, frozen=True):
     quota: QuotaSettings = QuotaSettings()
     volcano: VolcanoSettings = VolcanoSettings()
     multikueue: MultiKueueSettings = MultiKueueSettings()
+    inform_within: InformWithin = InformWithin()
     seed: int = 0  # settles ties between equally good nodes
     roles: frozenset[Role] = frozenset({Role.SCHEDULER})
     not_applied: tuple[str, ...] = ()  # fields of a configuration file of Kueue that do not apply

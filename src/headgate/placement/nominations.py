@@ -56,6 +56,10 @@ class Nominations:
         """Whether a waiting pod is nominated to a node, or was decided to be."""
         return pod in self._pods
 
+    def pods(self) -> Iterable[Pod]:
+        """The waiting pods with a nomination."""
+        return self._pods.values()
+
     def put(self, pod: Pod) -> bool:
         """The waiting pod has this nomination, or none; True when that may free a promise made to it before."""
         known = self._pods.get(pod.key)

@@ -78,8 +78,21 @@ class Shares(Struct, frozen=True):
         return Shares(self.units[which], self.rows[which], held)
 
 
+class Reach(Struct, frozen=True):
+    """Where it is not priority alone that decides who may be evicted for a preemptor."""
+
+    kept: frozenset[Key] = frozenset()  # never evicted for it
+    given: frozenset[Key] = frozenset()  # may be evicted for it, whatever their priority
+
+
+BY_PRIORITY = Reach()
+
+
 class Candidates:
-    """All units of lower priority than the preemptor's. Pods being deleted are none of them: they count as gone."""
+    """All units of lower priority than the preemptor's, or within its reach all the same.
+
+    Pods being deleted are none of them: they count as gone.
+    """
 
     def __init__(
         self,
@@ -87,7 +100,9 @@ class Candidates:
         priority: int,
         now: float,
         but: Key | GroupKey | None = None,
+        *,
         gone: Units | None = None,
+        reach: Reach = BY_PRIORITY,
     ) -> None:
         """Not among them are the pods of the group `but` and the lines that are `gone`."""
         running.refresh()
@@ -100,7 +115,7 @@ class Candidates:
             here = here & (running.gangs != own)
         self.terminating = np.flatnonzero(here & running.terminating)  # lines of pods that are being deleted anyway
         others = np.flatnonzero(here & ~running.terminating)
-        self.lines, self.unit_of = _below(running, others, priority)
+        self.lines, self.unit_of = _below(running, others, priority, _standing(running, reach))
         self.count = int(self.unit_of.max(initial=-1)) + 1
         self.displaces: Amounts = np.zeros(self.count, dtype=np.int64)  # estimated work, where a search looks ahead
 
@@ -260,15 +275,27 @@ class Candidates:
         return [0, *np.cumsum(self.size).tolist()]
 
 
-def _below(running: Running, lines: NDArray[np.intp], priority: int) -> tuple[NDArray[np.intp], Units]:
-    """The lines of units below the priority, and which unit each belongs to."""
+def _standing(running: Running, reach: Reach) -> Amounts:
+    """The priorities of all lines, with those that are kept above every preemptor and those that are given below."""
+    if reach is BY_PRIORITY:
+        return running.priorities
+    standing = running.priorities.copy()
+    standing[running.lines_of(reach.kept)] = np.iinfo(np.int64).max
+    standing[running.lines_of(reach.given)] = np.iinfo(np.int64).min
+    return standing
+
+
+def _below(
+    running: Running, lines: NDArray[np.intp], priority: int, standing: Amounts
+) -> tuple[NDArray[np.intp], Units]:
+    """The lines of units that stand below the priority, and which unit each belongs to."""
     if not running.whole[lines].any():
-        lines = lines[running.priorities[lines] < priority]
+        lines = lines[standing[lines] < priority]
         return lines, np.arange(len(lines))
     codes = np.where(running.whole[lines], len(running.pods) + running.gangs[lines], lines)
     _, unit_of = np.unique(codes, return_inverse=True)
     highest = np.full(int(unit_of.max()) + 1, np.iinfo(np.int64).min, dtype=np.int64)
-    np.maximum.at(highest, unit_of, running.priorities[lines])
+    np.maximum.at(highest, unit_of, standing[lines])
     below = highest[unit_of] < priority
     lines, unit_of = lines[below], unit_of[below]
     return lines, np.unique(unit_of, return_inverse=True)[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from headgate.placement.placer import Placer
 from headgate.placement.plain import is_plain
 from headgate.placement.table import NodeTable
 from headgate.preemption.budgets import Budgets
-from headgate.preemption.candidates import Candidates
+from headgate.preemption.candidates import BY_PRIORITY, Candidates, Reach
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.searching import Found, Preemptor, Search
 from headgate.preemption.solver.problem import Certifier
@@ -46,8 +46,15 @@ class Preemption:
     name = "DefaultPreemption"
 
     def __init__(
-        self, nodes: NodeTable, running: Running, budgets: Budgets, certifier: Certifier | None = None
+        self,
+        nodes: NodeTable,
+        running: Running,
+        budgets: Budgets,
+        certifier: Certifier | None = None,
+        reaches: Callable[[Preemptor], tuple[Reach, ...]] = lambda _: (BY_PRIORITY,),
     ) -> None:
+        """`reaches` are tried one after the other until there is a plan."""
+        self._reaches = reaches
         self._nodes = nodes
         self._running = running
         self._budgets = budgets
@@ -58,18 +65,22 @@ class Preemption:
 
         Nodes nominated to it come first, so that a plan that is being carried out is not exchanged for another.
         """
-        among = Candidates(self._running, preemptor.priority, now, preemptor.key)
+        reaches, plain = self._reaches(preemptor), is_plain(placer, preemptor.pods)
+        options = [Candidates(self._running, preemptor.priority, now, preemptor.key, reach=each) for each in reaches]
+        reach, among = reaches[-1], options[-1]
         if not all(pod.preempts for pod in preemptor.pods):
             return NoPlan("preemption is not allowed by preemptionPolicy", among.count)
-        plain = is_plain(placer, preemptor.pods)
-        search = Search(placer, preemptor, among, self._budgets, plain=plain, certifier=self._certifier)
+        searches = [
+            Search(placer, preemptor, each, self._budgets, plain=plain, certifier=self._certifier) for each in options
+        ]
         with placer.nominations.set_aside(preemptor.pods):
-            found = search.nominated() or search.anew()
+            found = _first(search.nominated() for search in searches) or _first(search.anew() for search in searches)
         if found is not None:
             return self._plan(preemptor, found)
         alike = plain and all(pod.shape == preemptor.pods[0].shape for pod in preemptor.pods)
         wake_on = ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS
-        return NoPlan(_hopeless(among, proven=preemptor.single or alike), among.count, wake_on)
+        which = "of lower priority" if reach is BY_PRIORITY else "that may be evicted for it"
+        return NoPlan(_hopeless(among, which, proven=preemptor.single or alike), among.count, wake_on)
 
     def holds(self, preemptor: Preemptor, placements: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
         """Whether these placements will do once all pods being deleted are gone, without any further victim."""
@@ -79,8 +90,9 @@ class Preemption:
             return Search(placer, preemptor, among, self._budgets, plain=plain).holds(placements)
 
     def still_victims(self, preemptor: Preemptor, units: Iterable[Unit]) -> bool:
-        """Whether those of them that still run are whole units of lower priority as they stand now."""
-        among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key)
+        """Whether those of them that still run are whole units that may be evicted for it as they stand now."""
+        reach = self._reaches(preemptor)[-1]
+        among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key, reach=reach)
         return all(among.is_whole_unit(unit.pods) for unit in units)
 
     def _plan(self, preemptor: Preemptor, found: Found) -> Plan:
@@ -88,11 +100,15 @@ class Preemption:
         return Plan(placements, found.victims, found.receipt)
 
 
-def _hopeless(among: Candidates, *, proven: bool) -> str:
+def _first(found: Iterable[Found | None]) -> Found | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _hopeless(among: Candidates, which: str, *, proven: bool) -> str:
     """That it does not fit is said only where that is certain: of unlike pods not all ways are tried."""
     if not among.count:
-        return "preemption would not help: there are no pods of lower priority"
+        return f"preemption would not help: there are no pods {which}"
     pods, units = len(among.lines), among.count
     lower = f"all {pods} pods ({units} units)" if pods > 1 else "the only pod"
-    without = f"even without {lower} of lower priority"
+    without = f"even without {lower} {which}"
     return f"preemption would not help: it does not fit {without}" if proven else f"no placement was found {without}"

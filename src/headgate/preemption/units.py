@@ -95,6 +95,10 @@ class Running:
         line = self._lines.get(pod.key)
         return line if line is not None and self.pod_at(line).uid == pod.uid else None
 
+    def lines_of(self, pods: Iterable[Key]) -> list[int]:
+        """Where those of these pods that run stand in the arrays."""
+        return [line for pod in pods if (line := self._lines.get(pod)) is not None]
+
     def pod_at(self, line: int) -> Pod:
         pod = self.pods[line]
         assert pod is not None, f"line {line} is empty"

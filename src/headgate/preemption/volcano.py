@@ -6,7 +6,7 @@ deserves: those of queues that are reclaimable, use more than they deserve, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -39,14 +39,18 @@ def victims_within(
     return _search(wanted, lower, going, lambda _: True)
 
 
-def may_reclaim(wanted: Sequence[Use]) -> bool:
-    """Whether the queue, with this much more, uses no more than it deserves of any resource that is wanted."""
+def may_reclaim(wanted: Sequence[Use], reserved: Sequence[Use] = ()) -> bool:
+    """Whether the queue, with this much more, uses no more than it deserves of any resource that is wanted.
+
+    What is `reserved` of what is wanted counts as used already.
+    """
     node = wanted[0][0]
     deserved = dict(node.queue.deserved.items)
     more: dict[str, int] = {}
-    for _, requests in wanted:
-        for name, amount in requests.items:
-            more[name] = more.get(name, 0) + amount
+    for sign, uses in ((1, wanted), (-1, reserved)):
+        for _, requests in uses:
+            for name, amount in requests.items:
+                more[name] = more.get(name, 0) + sign * amount
     named = [name for name in more if name in deserved]
     return bool(named) and all(node.totals.get(name, 0) + more[name] <= deserved[name] for name in named)
 
@@ -55,18 +59,45 @@ def victims_elsewhere(
     wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]
 ) -> list[QueueUnit] | None:
     """As `victims_within`, of other queues: those of lower priority first, then those beside it in the tree."""
-    node = wanted[0][0]
-    resources = {name for _, requests in wanted for name, _ in requests.items}
+    node, resources = wanted[0][0], _named(wanted)
+    others = _elsewhere(node, running)
+    return _search(wanted, others, going, lambda each: all(may_give(use, resources) for use in each.uses))
+
+
+def givable(wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]) -> list[QueueUnit]:
+    """Of other queues, units that may all leave, and any of them: their queues use more than they deserve until then.
+
+    The tree is as before when it returns.
+    """
+    node, resources = wanted[0][0], _named(wanted)
+    remove(going)
+    taken: list[QueueUnit] = []
+    for unit in _elsewhere(node, running):
+        if all(may_give(use, resources) for use in unit.uses):
+            remove(unit.uses)
+            taken.append(unit)
+    for unit in taken:
+        add(unit.uses)
+    add(going)
+    return taken
+
+
+def _named(wanted: Sequence[Use]) -> set[str]:
+    return {name for _, requests in wanted for name, _ in requests.items}
+
+
+def _elsewhere(node: VolcanoQueueNode, running: Iterable[QueueUnit]) -> list[QueueUnit]:
+    """The units of other queues in the order in which they give back."""
     others = _youngest_first(each for each in running if each.queue is not node and each.queue.queue.reclaimable)
     others.sort(key=lambda each: (each.queue.queue.priority, each.queue.parent is not node.parent, each.unit.priority))
-    return _search(wanted, others, going, lambda each: all(_may_give(use, resources) for use in each.uses))
+    return others
 
 
 def _youngest_first(units: Iterable[QueueUnit]) -> list[QueueUnit]:
     return sorted(units, key=lambda each: (each.created, str(each.unit.key)), reverse=True)
 
 
-def _may_give(use: Use, resources: set[str]) -> bool:
+def may_give(use: Use, resources: Collection[str]) -> bool:
     """Whether its queue uses more than it deserves of one of these, and keeps its guarantee without this."""
     node, requests = use
     over = any(node.totals.get(name, 0) > node.queue.deserved[name] for name in resources)
@@ -81,39 +112,37 @@ def _search(
 
     The tree is as before when it returns.
     """
-    for node, requests in going:
-        node.remove(requests)
+    remove(going)
     taken: list[QueueUnit] = []
-    found: list[QueueUnit] | None = [] if _fit(wanted) else None
+    found: list[QueueUnit] | None = [] if fit(wanted) else None
     for each in candidates if found is None else ():
         if not allowed(each):
             continue
-        _take(each)
+        remove(each.uses)
         taken.append(each)
-        if _fit(wanted):
+        if fit(wanted):
             found = list(taken)
             break
     for each in reversed(taken):
-        _give_back(each)
+        add(each.uses)
     for each in list(reversed(found or ())):
         others = [one for one in found or () if one is not each]
         if _fits_without(wanted, others):
             found = others
-    for node, requests in going:
-        node.add(requests)
+    add(going)
     return found
 
 
 def _fits_without(wanted: Sequence[Use], victims: Sequence[QueueUnit]) -> bool:
     for each in victims:
-        _take(each)
-    fits = _fit(wanted)
+        remove(each.uses)
+    fits = fit(wanted)
     for each in victims:
-        _give_back(each)
+        add(each.uses)
     return fits
 
 
-def _fit(wanted: Sequence[Use]) -> bool:
+def fit(wanted: Sequence[Use]) -> bool:
     """Whether all of it fits together."""
     added: list[Use] = []
     for node, requests in wanted:
@@ -121,16 +150,15 @@ def _fit(wanted: Sequence[Use]) -> bool:
             break
         node.add(requests)
         added.append((node, requests))
-    for node, requests in added:
-        node.remove(requests)
+    remove(added)
     return len(added) == len(wanted)
 
 
-def _take(each: QueueUnit) -> None:
-    for node, requests in each.uses:
-        node.remove(requests)
-
-
-def _give_back(each: QueueUnit) -> None:
-    for node, requests in each.uses:
+def add(uses: Iterable[Use]) -> None:
+    for node, requests in uses:
         node.add(requests)
+
+
+def remove(uses: Iterable[Use]) -> None:
+    for node, requests in uses:
+        node.remove(requests)

@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -90,6 +91,7 @@ class QueuedPodInfo(Struct):
     group: GroupKey | None = None
     pods: int = 1  # of the group
     queue_priority: int = 0  # of the Volcano queue it is in
+    sharing: str = ""  # the Volcano queue it is in, if queues take turns by what they use of what they deserve
 
     @property
     def key(self) -> Key:
@@ -113,14 +115,39 @@ class QueueingEvent(StrEnum):
 COUNTED_BY_PLUGIN = frozenset({QueueName.UNSCHEDULABLE, QueueName.GATED})
 
 
+class VolcanoOrder(Protocol):
+    """How entries of Volcano's queues take their turn."""
+
+    def enters(self, info: QueuedPodInfo) -> None:
+        """Takes in an entry that is to be tried, now or after a backoff, and gives it its rank."""
+
+    def rank(self, info: QueuedPodInfo) -> None:
+        """Sets `queue_priority` and `sharing` of the entry as its queue is now."""
+
+    def share_of(self, queue: str) -> tuple[int, ...]:
+        """What the queue, and those above it, use of what they deserve: of queues of equal priority the least first."""
+
+
+class NoVolcanoOrder:
+    def enters(self, info: QueuedPodInfo) -> None:
+        pass
+
+    def rank(self, info: QueuedPodInfo) -> None:
+        pass
+
+    def share_of(self, queue: str) -> tuple[int, ...]:
+        return ()
+
+
 class PodQueue:
     """Every entry is in exactly one queue. No calls but `gated_pods` and `reorder` look at all of them."""
 
-    def __init__(self, backoff: Backoff, queue_priority: Callable[[Pod], int] = lambda _: 0) -> None:
+    def __init__(self, backoff: Backoff, volcano: VolcanoOrder | None = None) -> None:
         self._backoff = backoff
-        self._queue_priority = queue_priority
+        self._volcano = NoVolcanoOrder() if volcano is None else volcano
         self._infos: dict[Key, QueuedPodInfo] = {}
         self._active: list[tuple[QueueOrder, Key]] = []
+        self._sharing: dict[str, list[tuple[QueueOrder, Key]]] = {}  # the active ones of queues that take turns
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
         self._classes: dict[Hashable, PodEquivalenceClass] = {}
         self._listeners: dict[ClusterEvent, dict[Hashable, None]] = {event: {} for event in ClusterEvent}
@@ -159,8 +186,7 @@ class PodQueue:
                 known.pod = pod
                 return
             self.delete(pod.key)
-        info = QueuedPodInfo(pod, since=now, queue_priority=self._queue_priority(pod))
-        self._push_active(info, QueueingEvent.POD_ADD)
+        self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
 
     def update(self, pod: Pod) -> None:
         """The pod's own entry, if it has one, stays where it is and shows the node that the pod is nominated to.
@@ -175,7 +201,6 @@ class PodQueue:
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
         self.delete(info.key)
-        info.queue_priority = self._queue_priority(info.pod)
         if info.failures:
             self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
         else:
@@ -187,16 +212,17 @@ class PodQueue:
         if info is None or info.queue not in (QueueName.UNSCHEDULABLE, QueueName.BACKOFF):
             return
         self.delete(key)
-        info.queue_priority = self._queue_priority(info.pod)  # it may be in another queue by now
         self._push_active(info, QueueingEvent.CLUSTER_EVENT)
 
     def reorder(self) -> None:
-        """The priority of Volcano queues has changed: every entry takes its place anew. No entry may be popped."""
+        """The order of Volcano queues has changed: every entry takes its place anew. No entry may be popped."""
         backoff = [(until, key) for until, order, key in self._in_backoff if self._is_at(QueueName.BACKOFF, order, key)]
         infos = self._infos
         for info in infos.values():
-            info.queue_priority = self._queue_priority(info.pod)
-        self._active = sorted((each.order, each.key) for each in infos.values() if each.queue is QueueName.ACTIVE)
+            self._volcano.rank(info)
+        self._active, self._sharing = [], {}
+        for order, key in sorted((each.order, each.key) for each in infos.values() if each.queue is QueueName.ACTIVE):
+            self._heap_of(infos[key]).append((order, key))
         self._in_backoff = sorted((until, infos[key].order, key) for until, key in backoff)
         for alike in self._classes.values():
             alike.sort()
@@ -247,12 +273,37 @@ class PodQueue:
 
     def pop(self) -> QueuedPodInfo | None:
         """The next entry to try. The caller ends the attempt by `add_unschedulable`, `add_backoff` or `done`."""
-        while self._active:
-            order, key = heapq.heappop(self._active)
+        heap = self._active if not self._sharing else self._next_heap()
+        while heap:
+            order, key = heapq.heappop(heap)
             info = self._infos.get(key)
             if info is not None and info.queue is QueueName.ACTIVE and info.order == order:
                 return info
         return None
+
+    def _next_heap(self) -> list[tuple[QueueOrder, Key]]:
+        """The entries among which the next one is: those of the queue whose turn it is, or of none.
+
+        Of queues of equal priority the one with the lowest share is first; a pod of no queue takes its turn with the
+        first pod of that one.
+        """
+        shared: list[tuple[int, tuple[int, ...], QueueOrder, str]] = []
+        for queue, heap in list(self._sharing.items()):
+            while heap and not self._is_at(QueueName.ACTIVE, *heap[0]):
+                heapq.heappop(heap)
+            if heap:
+                shared.append((heap[0][0][0], self._volcano.share_of(queue), heap[0][0], queue))
+            else:
+                del self._sharing[queue]
+        while self._active and not self._is_at(QueueName.ACTIVE, *self._active[0]):
+            heapq.heappop(self._active)
+        if not shared:
+            return self._active
+        _, _, order, queue = min(shared)
+        return self._active if self._active and self._active[0][0] < order else self._sharing[queue]
+
+    def _heap_of(self, info: QueuedPodInfo) -> list[tuple[QueueOrder, Key]]:
+        return self._active if not info.sharing else self._sharing.setdefault(info.sharing, [])
 
     def pop_with(self, first: QueuedPodInfo, most: int, goes_with: Callable[[Pod, Pod], bool]) -> list[QueuedPodInfo]:
         """The entry just popped and the single pods directly behind it that `goes_with` accepts, at most so many."""
@@ -263,23 +314,27 @@ class PodQueue:
 
     def requeue(self, info: QueuedPodInfo) -> None:
         """Puts a popped entry back in its place: it was not tried."""
-        heapq.heappush(self._active, (info.order, info.key))
+        heapq.heappush(self._heap_of(info), (info.order, info.key))
 
     def _next_if(self, together: list[QueuedPodInfo], goes_with: Callable[[Pod, Pod], bool]) -> QueuedPodInfo | None:
         """Pops the next pod if it goes with the first of these.
 
-        An entry that was added anew is in the heap twice and must not be taken twice.
+        An entry that was added anew is in the heap twice and must not be taken twice. While queues take turns by what
+        they use, none follows: the turn of another queue may have come.
         """
-        while self._active:
-            order, key = self._active[0]
+        if self._sharing and (len(self._sharing) > 1 or self._active or not together[0].sharing):
+            return None
+        heap = self._heap_of(together[0])
+        while heap:
+            order, key = heap[0]
             info = self._infos.get(key)
             taken = info is together[-1]
             if info is not None and not taken and info.queue is QueueName.ACTIVE and info.order == order:
                 if info.group is not None or not goes_with(together[0].pod, info.pod):
                     return None
-                heapq.heappop(self._active)
+                heapq.heappop(heap)
                 return info
-            heapq.heappop(self._active)
+            heapq.heappop(heap)
         return None
 
     def set_equivalence(self, info: QueuedPodInfo, alike: Hashable) -> None:
@@ -371,11 +426,13 @@ class PodQueue:
             del self._classes[name]
 
     def _push_active(self, info: QueuedPodInfo, event: QueueingEvent) -> None:
+        self._volcano.enters(info)  # it may be in another queue by now
         self._enter(info, QueueName.ACTIVE, event)
-        heapq.heappush(self._active, (info.order, info.key))
-        if len(self._active) > 2 * len(self._infos) + MOST_STALE:
-            entries = dict.fromkeys(self._active)
-            self._active = sorted(entry for entry in entries if self._is_at(QueueName.ACTIVE, *entry))
+        heap = self._heap_of(info)
+        heapq.heappush(heap, (info.order, info.key))
+        if len(heap) > 2 * len(self._infos) + MOST_STALE:
+            entries = dict.fromkeys(heap)
+            heap[:] = sorted(entry for entry in entries if self._is_at(QueueName.ACTIVE, *entry))
 
     def _is_at(self, queue: QueueName, order: QueueOrder, key: Key) -> bool:
         """Whether a heap entry is not stale."""
@@ -383,6 +440,7 @@ class PodQueue:
         return info is not None and info.queue is queue and info.order == order
 
     def _push_backoff(self, info: QueuedPodInfo, until: float, event: QueueingEvent) -> None:
+        self._volcano.enters(info)
         self._enter(info, QueueName.BACKOFF, event)
         heapq.heappush(self._in_backoff, (until, info.order, info.key))
         if len(self._in_backoff) > 2 * len(self._infos) + MOST_STALE:

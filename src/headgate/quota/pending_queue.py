@@ -51,6 +51,10 @@ SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES, Requeue.CLA
 """Reasons that hold for the whole equivalence class until something changes."""
 
 
+ENDS_ROUND = frozenset({Requeue.PREEMPTION_GATED, Requeue.CLASS_GATED})
+"""After these nothing is tried again until something else changes, and then every flavor is."""
+
+
 def comes_back_at_once(strategy: QueueingStrategy, why: Requeue, has_more_flavors: bool) -> bool:
     """Whether a refused head stays queued: in StrictFIFO always, else if the next cycle may answer otherwise."""
     if strategy is QueueingStrategy.STRICT_FIFO:
@@ -432,7 +436,7 @@ class PendingQueue:
         pending, self._taken = self._taken, None
         assert pending is not None and pending.workload.key == key, "only what was taken comes back"
         skipped = progress is not None and why is Requeue.GENERIC
-        if progress is None and pending.progress is not None:
+        if progress is None and pending.progress is not None and why not in ENDS_ROUND:
             progress = pending.progress.forgotten
         pending = _with_progress(pending, progress)
         if why is Requeue.PENDING_PREEMPTION:

@@ -48,7 +48,7 @@ class PendingQueues:
         self._dirty: dict[str, None] = {}  # the first queues of trees
         self._woken: dict[str, float] = {}  # the same, and when
         self._unsettled: dict[str, None] = {}  # queues in which something waits for the rest of the tree
-        self._priced: dict[str, None] = {}  # queues in which gated workloads wait for others to leave
+        self.priced: dict[str, None] = {}  # queues in which gated workloads wait for others to leave
         self._repriced: dict[str, float] = {}  # trees of these in which quota was given or taken, and when
         self.cycle = 0  # how often heads were handed out
 
@@ -65,7 +65,7 @@ class PendingQueues:
         """Sets the queues, their trees and which are inactive. All pending workloads are evaluated again."""
         self._wake_up()
         self._tree_of, self._inactive = dict(trees), inactive
-        self._dirty, self._priced, self._repriced = {}, {}, {}
+        self._dirty, self.priced, self._repriced = {}, {}, {}
         existing = {queue.name: queue for queue in queues}
         for gone in [name for name in self._queues if name not in existing]:
             for pending in self._queues[gone].everybody():
@@ -141,7 +141,7 @@ class PendingQueues:
         queue = self._queues[pending.queue]
         back = queue.bring_back(pending.workload.key, why, progress, ClassRefusal(reason, proposal))
         if pending.kind.gated and reason in PRICED:
-            self._priced[pending.queue] = None
+            self.priced[pending.queue] = None
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
             self._mark_dirty(pending.queue)
@@ -154,8 +154,8 @@ class PendingQueues:
 
     def reprice(self, queue: str, now: float) -> None:
         """Quota was given or taken in the tree: once all else is decided, gated workloads are evaluated again."""
-        tree = self._tree_of.get(queue) if self._priced else None
-        if tree and any(name in self._priced for name in tree):
+        tree = self._tree_of.get(queue) if self.priced else None
+        if tree and any(name in self.priced for name in tree):
             self._repriced[tree[0]] = now
 
     def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
@@ -239,8 +239,8 @@ class PendingQueues:
         repriced, self._repriced = self._repriced, {}
         for first, now in repriced.items():
             for name in self._tree_of[first]:
-                if name in self._priced:
-                    del self._priced[name]
+                if name in self.priced:
+                    del self.priced[name]
                     self._queues[name].reprice(now)
             self._dirty[first] = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from msgspec import Struct, structs
 
@@ -106,7 +105,6 @@ def _requests(needs: TemplateNeeds, limits: NamespaceLimits, overhead: Resources
     return Resources.of({name: amount for name, amount in asked if amount})
 
 
-@lru_cache(maxsize=16_384)  # asked again at every look at a workload that waits
 def _errors(
     needs: TemplateNeeds, limits: NamespaceLimits, overhead: Resources, index: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:

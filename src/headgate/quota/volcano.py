@@ -21,6 +21,10 @@ UNLIMITED = 2**127
 """More than any number of pods can request: what one tenant requests never is all of a root without a limit."""
 
 
+WHOLE_SHARE = 2**32
+NO_SHARE = (WHOLE_SHARE, 1)
+
+
 class Shortage(Struct, frozen=True):
     """What a queue, or one above it, has too little of."""
 
@@ -60,6 +64,18 @@ class VolcanoQueueNode(QuotaNode):
         for node in self.ancestors():
             assert isinstance(node, VolcanoQueueNode)
             yield node
+
+    def shares(self) -> tuple[int, ...]:
+        """What it and the queues above use of what they deserve, the topmost first, for an order among queues.
+
+        The share of a queue is that of the resource it has most of. One that deserves nothing has a whole share, and
+        comes after those that have one of what they deserve.
+        """
+        found: list[int] = []
+        for node in reversed([node for node in self.path() if node.parent is not None]):
+            parts = [_part(node.totals.get(name, 0), amount) for name, amount in node.queue.deserved]
+            found += [max(parts), 0] if parts else NO_SHARE
+        return tuple(found)
 
     def add(self, amounts: Resources) -> None:
         for resource, amount in amounts.items:
@@ -143,6 +159,12 @@ class QueueTree:
 
     def __iter__(self) -> Iterator[VolcanoQueueNode]:
         return iter(self._nodes.values())
+
+
+def _part(used: int, deserved: int) -> int:
+    if deserved > 0:
+        return used * WHOLE_SHARE // deserved
+    return WHOLE_SHARE if used else 0
 
 
 def _implied(name: str, parent: str) -> VolcanoQueue:

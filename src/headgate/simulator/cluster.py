@@ -42,7 +42,7 @@ from headgate.model.effects import WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector
@@ -115,7 +115,7 @@ def installed_objects(settings: Settings) -> tuple[Json, ...]:
 
 def our_webhooks(settings: Settings, look_up: LookUp, reading: Rereading | None = None) -> WebhookAdmission:
     """Our webhooks, called in process; `look_up` reads from the server that calls them."""
-    given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+    given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers, Role.FLEET in settings.roles)
     reading = reading or Rereading()
     return WebhookAdmission({hook.name: _handler(hook, given, look_up, reading) for hook in WEBHOOKS})
 

@@ -24,7 +24,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object, PriorityClass
 from headgate.model.pod import Pod, PodShape
-from headgate.model.volcano import QUEUE_GATES
+from headgate.model.volcano import QUEUE_GATES, queue_named
 from headgate.simulator.observing import ObjectChange
 
 IN_DOUBT = frozenset({WriteError.UNKNOWN})
@@ -280,12 +280,17 @@ class SchedulingInvariants:
             raise BrokenInvariant("was to be evicted without a journal entry", key, journal)
 
     def _check_priorities(self, evictions: Collection[Entry], journal: Journal | None) -> None:
-        """Every victim has a preemptor of higher priority with its nominations written."""
+        """Every victim has a preemptor of higher priority, or of another queue, with its nominations written."""
         waiting = self._waiting_by_name()
         for entry in evictions:
             victim, preemptor = self.known.pods.get(entry.key), entry.numbers.get("for")
             if victim is not None and isinstance(preemptor, str):
                 self._check_one(victim, preemptor, waiting.get(preemptor, []), journal)
+
+    def _queue_of(self, pod: Pod) -> str:
+        """The Volcano queue of the pod; empty for none."""
+        workload = self.known.groups.workloads.get(pod.group.workload) if pod.group is not None else None
+        return workload.volcano.queue if workload is not None and workload.volcano else queue_named(pod.annotations)
 
     def _waiting_by_name(self) -> dict[str, list[Pod]]:
         named_so: dict[str, list[Pod]] = {}
@@ -301,7 +306,7 @@ class SchedulingInvariants:
             what = f"was to be evicted for {preemptor}, of which {nominated} pods are nominated"
             raise BrokenInvariant(what, victim.key, journal)
         shield, priority = self.known.groups.standing(victim).priority, self.known.groups.ranked(waiting[0]).priority
-        if shield >= priority:
+        if shield >= priority and self._queue_of(victim) in ("", self._queue_of(waiting[0])):
             what = f"was to be evicted for {preemptor}, which has priority {priority} against its own {shield}"
             raise BrokenInvariant(what, victim.key, journal)
 

@@ -9,8 +9,17 @@ from msgspec import Struct
 from headgate.api.admission import Read
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import Connect, Write
-from headgate.model.events import FleetEvent, Outcome, RemoteConnection, RemoteEvent, RemoteState, WriteError
-from headgate.model.keys import Kind
+from headgate.model.events import (
+    FleetEvent,
+    Gone,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    RemoteState,
+    Unreadable,
+    WriteError,
+)
+from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE_ORIGIN
 from headgate.simulator.clients import perform
 from headgate.simulator.faults import FaultInjector
@@ -75,11 +84,13 @@ class WorkerLink:
         self.source, self._feed = source, feed
         self.view = DelayedObservations(lag)
         self._told: RemoteState | None = None
+        self._unreadable: dict[Key, Unreadable] = {}  # those it was told of
 
     def has_news(self, now: float, *, reached: bool) -> bool:
         if self._feed is None or not reached:
             return self._told is not RemoteState.LOST
-        return self._told is not RemoteState.CONNECTED or self._feed.is_behind or self.view.is_due(now)
+        waiting = self._told is not RemoteState.CONNECTED or self._feed.is_behind or self.view.is_due(now)
+        return waiting or self._has_unreadable(self._feed)
 
     def events(self, now: float, injector: FaultInjector, *, reached: bool) -> Iterator[FleetEvent]:
         """What changed, and that the cluster is lost or connected, once each. A list precedes every connection."""
@@ -91,14 +102,34 @@ class WorkerLink:
             return
         self.view.learn(feed.poll(), now)
         if self._told is RemoteState.CONNECTED:
-            yield from self._of(self.view.observe(feed.objects, now, injector))
+            yield from self._of(self.view.observe(feed.objects, now, injector), feed)
+            yield from self._newly_unreadable(feed)
             return
-        self._told = RemoteState.CONNECTED
-        yield from self._of(self.view.relist(feed.objects))
+        self._told, self._unreadable = RemoteState.CONNECTED, {}
+        yield from self._of(self.view.relist(feed.objects), feed)
+        yield from self._newly_unreadable(feed)
         yield RemoteConnection(cluster, RemoteState.CONNECTED, "Active", "Connected")
 
-    def _of(self, changes: Iterable[ObjectChange]) -> Iterator[RemoteEvent]:
-        return (RemoteEvent(self.source.cluster, change) for change in changes)
+    def _of(self, changes: Iterable[ObjectChange], feed: Feed) -> Iterator[RemoteEvent]:
+        """An object that cannot be decoded any more is not gone."""
+        for change in changes:
+            hidden = feed.unreadable.get(change.key) if isinstance(change, Gone) else None
+            if hidden is None or not isinstance(change, Gone) or hidden.uid != change.uid:
+                yield RemoteEvent(self.source.cluster, change)
+
+    def _has_unreadable(self, feed: Feed) -> bool:
+        """Whether there are any to tell of. What was observed before is told before."""
+        return self._unreadable != feed.unreadable and self.view.next_at is None
+
+    def _newly_unreadable(self, feed: Feed) -> Iterator[RemoteEvent]:
+        if self._has_unreadable(feed):
+            known, self._unreadable = self._unreadable, dict(feed.unreadable)
+            for key, found in self._unreadable.items():
+                if known.get(key) != found:
+                    yield RemoteEvent(self.source.cluster, found)
+            for key, found in known.items():
+                if key not in self._unreadable and key not in feed.objects:
+                    yield RemoteEvent(self.source.cluster, Gone(key, found.uid))
 
 
 class WorkerConnections:

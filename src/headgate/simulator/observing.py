@@ -9,7 +9,7 @@ from operator import itemgetter
 import msgspec
 
 from headgate.api.admission import Read, read_once, why_unreadable
-from headgate.api.decode import node_taken
+from headgate.api.decode import Identity, unreadable
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.server import ApiServer
@@ -149,9 +149,8 @@ class Feed:
         value = event.shown.value
         metadata = value["metadata"]
         key, uid = Key(kind, metadata.get("namespace") or "", metadata["name"]), metadata["uid"]
-        node = node_taken(msgspec.json.encode(value)) if kind is Kind.POD else ""
-        why = why_unreadable(kind, value)
-        self.unreadable[key] = Unreadable(key, uid, metadata["resourceVersion"], why, node)
+        about = Identity(key, uid, metadata["resourceVersion"])
+        self.unreadable[key] = unreadable(about, msgspec.json.encode(value), why_unreadable(kind, value))
         return Gone(key, uid) if key in self.objects else None
 
 

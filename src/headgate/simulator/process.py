@@ -217,18 +217,22 @@ class Process:
         for effect in effects:
             if self._engine is None:  # it crashed on the way: the rest is not done
                 return
-            match effect:
-                case WakeAt(at, _, idle):
-                    self._busy_until = self._busy_until if idle else max(self._busy_until, at)
-                    set_timer(effect)
-                case Connect():
-                    self._workers.connect(effect)
-                case Disconnect(cluster):
-                    self._workers.disconnect(cluster)
-                case RemoteWrite(cluster, write):
-                    self._write_remotely(cluster, write, now)
-                case _:
-                    self._write(effect, now)
+            if isinstance(effect, WakeAt):
+                self._busy_until = self._busy_until if effect.idle else max(self._busy_until, effect.at)
+                set_timer(effect)
+            elif isinstance(effect, FleetEffect):
+                self._perform_remotely(effect, now)
+            else:
+                self._write(effect, now)
+
+    def _perform_remotely(self, effect: FleetEffect, now: float) -> None:
+        match effect:
+            case Connect():
+                self._workers.connect(effect)
+            case Disconnect(cluster):
+                self._workers.disconnect(cluster)
+            case RemoteWrite(cluster, write):
+                self._write_remotely(cluster, write, now)
 
     def _write(self, write: Write, now: float) -> None:
         """Performs a write; invariants concern writes to pods only."""

@@ -16,8 +16,7 @@ from headgate.model.objects import Job, JobIndexes
 from headgate.model.pod import Phase, Pod
 from headgate.world.controller import PERMANENT
 from headgate.world.job_indexes import IndexProgress, backoff_after, intervals_of
-from headgate.world.names import child_name
-from headgate.world.replica_sets import deletion_order
+from headgate.world.replica_sets import child_name, deletion_order
 
 CONTROLLER = "kubernetes.io/job-controller"
 

@@ -15,7 +15,6 @@ from headgate.model.owners import Replicas
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.world.controller import PERMANENT
 from headgate.world.job_indexes import backoff_after
-from headgate.world.names import child_name
 
 _HASHED = 10  # hex digits
 
@@ -242,3 +241,22 @@ def _revision_key(owner: Replicas) -> Key:
     """The ReplicaSet of its template as it is now."""
     digest = hashlib.sha256(bytes(owner.template)).hexdigest()[:_HASHED]
     return Key(Kind.REPLICA_SET, owner.key.namespace, f"{owner.key.name}-{digest}")
+
+
+LONGEST_NAME = 63
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_STRIDE = 6_180_340  # shares no factor with the number of suffixes, so no two counts give one suffix
+
+
+def child_name(owner: str, count: int) -> str:
+    """The name of the object that an owner creates after so many others, which does not read as a number."""
+    return f"{owner[: LONGEST_NAME - 6]}-{_suffix(count)}"
+
+
+def _suffix(count: int) -> str:
+    number = (count + 1) * _STRIDE % len(_LETTERS) ** 5
+    letters = []
+    for _ in range(5):
+        number, position = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[position])
+    return "".join(letters)

@@ -15,7 +15,7 @@ from headgate.apiserver.apiextensions.defaulting import compile_defaults, compil
 from headgate.apiserver.apiextensions.fast_path import Test, compile_fast_path
 from headgate.apiserver.apiextensions.rules import SchemaRules
 from headgate.apiserver.apiextensions.validation import compile_validation
-from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, Cache, memoized
+from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, STATUS_CHANGES, Cache, memoized
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
@@ -38,11 +38,14 @@ class CustomResourceStrategy(Struct, frozen=True):
         return self._completed(_with_status(new, old.get("status")) if self.has_status else new)
 
     def prepare_status(self, new: Json, old: Json) -> Json:
-        completed: Json = self.schema.complete(_with_status(old, new.get("status")))
+        status = new.get("status")
+        completed: Json = (
+            self.schema.complete(_with_status(old, None)) if status is None else self.schema.with_status(old, status)
+        )
         return completed
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
-        return sorted(self.schema.unknown_fields(value))
+        return self.schema.unknown_fields(value)
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
         metadata = typed(new, AnyObject).metadata or ObjectMeta()
@@ -114,6 +117,7 @@ def _column(column: Json) -> PrinterColumn:
 
 _IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
+_PLAIN_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -133,6 +137,7 @@ class Schema:
         self._is_simple = document.keys() <= _PLAIN_ROOT
         self._required = frozenset(document.get("required") or ())
         self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
+        self._accepted: Cache[tuple[int, ...], tuple[Any, ...]] = Cache(STATUS_CHANGES)
 
     def default(self, value: Any) -> Any:
         """The value with missing fields defaulted and nulls of fields that are not nullable dropped."""
@@ -148,19 +153,26 @@ class Schema:
             return self.prune(self.default(value))
         result = value
         for name, part in self._rewriting:
-            if name in value and (completed := part.completed(value[name])) is not value[name]:
+            if name in value and (completed := part.checked(value[name]).completed) is not value[name]:
                 result = {**result, name: completed}
         return result
 
-    def unknown_fields(self, value: Json) -> list[str]:
-        """The paths of fields that `prune` drops."""
+    def with_status(self, old: Json, status: Any) -> Any:
+        """The object with this status, completed."""
+        new = {**old, "status": status}
+        return new if _status_change(old, status) in self._accepted else self.complete(new)
+
+    def unknown_fields(self, value: Json) -> Sequence[str]:
+        """The paths of fields that `prune` drops, in alphabetical order."""
         if not self._is_simple:
-            return [path.removeprefix(".") for path in dropped_fields(value, self.prune(value))]
-        found = [] if self._names.issuperset(value) else [name for name in value if name not in self._fields]
+            return sorted(path.removeprefix(".") for path in dropped_fields(value, self.prune(value)))
+        found: list[str] = []
         for name, part in self._rewriting:
-            if name in value and (unknown := part.unknown_fields(value[name])):
+            if name in value and (unknown := part.checked(value[name]).unknown):
                 found += [f"{name}{path}" for path in unknown]
-        return found
+        if not self._names.issuperset(value):
+            found += [name for name in value if name not in self._names]
+        return sorted(found) if found else ()
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What validation by the schema finds, CEL rules aside."""
@@ -173,8 +185,23 @@ class Schema:
         """What is wrong with the status, by the schema or by the CEL rules. As on a real server, details name fields
         relative to the status.
         """
+        spec, status = new.get("spec"), new.get("status")
+        change, spec_stays = _status_change(old, status), spec is old.get("spec")
+        if spec_stays and change in self._accepted:
+            return []
         errors = self._status_errors(new)
-        return errors + self._rules.errors(new, old, errors)
+        errors += self._rules.errors(new, old, errors)
+        if not errors and spec_stays and self._depends_on_spec_and_status(new, old):
+            self._accepted.put(change, (spec, status, old.get("status")))
+        return errors
+
+    def _depends_on_spec_and_status(self, new: Json, old: Json) -> bool:
+        """Whether nothing else decides if the new status is accepted in place of the old one as it is."""
+        if not self._rules.read_spec_and_status_only or not _PLAIN_FIELDS.issuperset((*new, *old)):
+            return False
+        if "status" not in new or None in (*new.values(), *old.values()):
+            return False
+        return "status" in self._fields and self._fields["status"].is_valid(new["status"])
 
     def _status_errors(self, new: Json) -> list[FieldError]:
         status, part = new.get("status"), self._fields.get("status")
@@ -196,6 +223,11 @@ class Schema:
     def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the CEL rules refuse; `old` is None for a new object, `found` the errors found before."""
         return self._rules.errors(new, old, found)
+
+
+def _status_change(old: Json, status: Any) -> tuple[int, ...]:
+    """Equal for objects with the identical spec and statuses. Objects with further fields differ in their number."""
+    return len(old), id(old.get("spec")), id(old.get("status")), id(status)
 
 
 def resource_schema(document: Json) -> Schema:
@@ -233,13 +265,9 @@ class SchemaField:
         self.is_valid: Test = self._is_cached_valid if not _NESTED.isdisjoint(schema) else self._passes
         """Whether a value is complete and valid; False may also mean unknown. Scalars are not worth caching."""
 
-    def completed(self, value: Any) -> Any:
-        """The value defaulted and pruned; identical for identical values."""
-        return (self._checked.get(id(value)) or self._check(value)).completed
-
-    def unknown_fields(self, value: Any) -> Sequence[str]:
-        """The paths of undeclared fields below the value."""
-        return (self._checked.get(id(value)) or self._check(value)).unknown
+    def checked(self, value: Any) -> _CheckedValue:
+        """What is known of the value, the identical for identical values."""
+        return self._checked.get(id(value)) or self._check(value)
 
     def _is_cached_valid(self, value: Any) -> bool:
         return (self._checked.get(id(value)) or self._check(value)).valid

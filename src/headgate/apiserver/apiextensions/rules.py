@@ -11,12 +11,14 @@ from headgate.apiserver.cel import (
     VALIDATIONS,
     EvaluationError,
     ObjectView,
+    Reads,
     ReducedObject,
     ValidationRule,
     compile_rule,
     compile_view,
     field_path,
     has_rules,
+    note_reads,
 )
 from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, invalid
 from headgate.apiserver.messages import Json
@@ -45,6 +47,7 @@ class SchemaRules:
         """The rules of the schema must compile."""
         self._tree = _tree(schema, root=True)
         self._view = ObjectView(schema)
+        self.read_spec_and_status_only = self._view.lies_in(frozenset({"spec", "status"}))
         self._satisfied: Cache[tuple[ReducedObject, ReducedObject], bool] = Cache(SATISFIED_RULES)
 
     def errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
@@ -164,10 +167,14 @@ class Violation(NamedTuple):
 
 
 class RuleSet:
-    """The rules of one schema node, evaluated together."""
+    """The rules of one schema node, evaluated together, on what they read of a value."""
 
     def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:
-        self._rules, self._see = rules, compile_view(schema, root=root)
+        reads = Reads()
+        for rule in rules:
+            for expression in rule.expressions:
+                note_reads(expression.text, {"self": reads, "oldSelf": reads})
+        self._rules, self._see = rules, compile_view(schema, reads, root=root)
         self._uses_old = any(rule.uses_old for rule in rules)
 
     def violations(self, new: Any, old: Any) -> tuple[Violation, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -44,28 +44,36 @@ def visible_fields(schema: Json, *, root: bool = False) -> Json:
     return fields
 
 
-def compile_view(schema: Json, *, root: bool = False) -> View:
-    """Converts values of this schema to what rules read."""
+def compile_view(schema: Json, reads: Reads = EVERYTHING, *, root: bool = False) -> View:
+    """Converts values of this schema to what rules see of them: what is read, more if that cannot be told."""
     match schema.get("type"):
-        case "object" if isinstance(schema.get("additionalProperties"), dict):
+        case "object" if _is_map(schema):
             return _map(compile_view(schema["additionalProperties"]))
         case "object" if schema.get("properties") or root or schema.get(EMBEDDED):
-            return _object(visible_fields(schema, root=root))
+            fields = visible_fields(schema, root=root)
+            is_known = not (reads.whole or reads.size or reads.items)
+            return _object(fields, fields_read(fields, reads) if is_known else dict.fromkeys(fields, EVERYTHING))
         case "array" if isinstance(schema.get("items"), dict):
-            return _list(compile_view(schema["items"]))
+            return _list(compile_view(schema["items"], _item_reads(reads)))
         case "number":
             return lambda value: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
         case _:
             return _as_it_is
 
 
+def _item_reads(reads: Reads) -> Reads:
+    return EVERYTHING if reads.whole or reads.fields else reads.items or Reads()
+
+
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _object(fields: Json) -> View:
+def _object(fields: Json, read: Mapping[str, Reads]) -> View:
     known = [
-        (name, spelled, compile_view(part)) for name, part in fields.items() if (spelled := escaped(name)) is not None
+        (name, spelled, compile_view(fields[name], of_field))
+        for name, of_field in read.items()
+        if (spelled := escaped(name)) is not None
     ]
 
     def see(value: Any) -> Any:
@@ -126,7 +134,7 @@ def _reduced_type(schema: Json, reads: Reads) -> Any:
         case "object" if not (reads.whole or reads.size or reads.items or _is_map(schema)):
             return _reduced_object(visible_fields(schema), reads)
         case "array" if isinstance(schema.get("items"), dict) and not reads.whole:
-            items = _reduced_type(schema["items"], EVERYTHING if reads.fields else reads.items or Reads())
+            items = _reduced_type(schema["items"], _item_reads(reads))
             return list[items] | None  # type: ignore[valid-type]
     return Any
 
@@ -177,6 +185,10 @@ class ObjectView:
         self._parts = [
             (name, _ReducedField(compile_reduction(fields[name], of_field))) for name, of_field in read.items()
         ]
+
+    def lies_in(self, names: frozenset[str]) -> bool:
+        """Whether nothing is read but fields of these names."""
+        return self._is_known and names.issuperset(name for name, _ in self._parts)
 
     def of(self, value: Any) -> ReducedObject | None:
         """The object reduced to what is read; empty for None, and None if it is unknown what is read."""

@@ -1,6 +1,6 @@
 """What an object of a built-in kind is completed with before it is validated and stored."""
 
-from headgate.apiserver.defaulting.fields import with_canonical_quantities, with_metadata_trimmed
+from headgate.apiserver.defaulting.fields import cached_quantity, with_canonical_quantities, with_metadata_trimmed
 from headgate.apiserver.defaulting.kinds import (
     CONTROLLER_UID,
     GENERATED_LABELS,
@@ -26,6 +26,7 @@ __all__ = [
     "NAME_LABELS",
     "UID_LABELS",
     "Nanos",
+    "cached_quantity",
     "default_config_map",
     "default_job",
     "default_node",

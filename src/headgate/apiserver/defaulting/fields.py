@@ -72,10 +72,13 @@ def _is_empty(value: Any) -> bool:
 _MILLI = NANOS // 1000
 
 
+cached_quantity = memoized(QUANTITIES)(parse_quantity)
+
+
 @memoized(QUANTITIES)
 def _canonical_quantity(text: str) -> str:
     """The canonical form, rounded up to thousandths as a real server does."""
-    quantity = parse_quantity(text)
+    quantity = cached_quantity(text)
     if quantity.nanos % _MILLI:
         quantity = Quantity(-(-quantity.nanos // _MILLI) * _MILLI, quantity.notation)
     return str(quantity)

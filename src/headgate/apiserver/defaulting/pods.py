@@ -8,13 +8,14 @@ from operator import is_
 from headgate.apiserver.defaulting.fields import (
     CONTAINER,
     POD_SPEC,
+    cached_quantity,
     canonical_quantities,
     with_canonical_quantities,
     without_empty_lists,
     without_unknown,
 )
 from headgate.apiserver.messages import Json
-from headgate.model.quantity import Quantity, parse_quantity
+from headgate.model.quantity import Quantity
 
 _SPEC_DEFAULTS: Json = {
     "restartPolicy": "Always",
@@ -104,7 +105,7 @@ def _added(total: Nanos, amounts: Json) -> int:
     """Adds the positive amounts of cpu and memory to the total; returns how many there were."""
     found = 0
     for name in _QOS_RESOURCES:
-        if name in amounts and (nanos := parse_quantity(amounts[name]).nanos) > 0:
+        if name in amounts and (nanos := cached_quantity(amounts[name]).nanos) > 0:
             total[name] = total.get(name, 0) + nanos
             found += 1
     return found
@@ -215,7 +216,7 @@ Nanos = dict[str, int]
 
 
 def nanos_of(amounts: Mapping[str, str | int | float]) -> Nanos:
-    return {name: parse_quantity(str(amount)).nanos for name, amount in amounts.items()}
+    return {name: cached_quantity(str(amount)).nanos for name, amount in amounts.items()}
 
 
 def pod_total(containers: Iterable[Nanos], init_containers: Iterable[tuple[Nanos, bool]]) -> Nanos:
@@ -269,7 +270,7 @@ def _amounts(spec: Json, field: str, *, huge: bool) -> Json:
         [_nanos(container, field) for container in spec.get("containers") or ()],
         [(_nanos(one, field), one.get("restartPolicy") == "Always") for one in spec.get("initContainers") or ()],
     )
-    notations = {name: parse_quantity(str(amount)).notation for name, amount in reversed(list(_each(spec, field)))}
+    notations = {name: cached_quantity(str(amount)).notation for name, amount in reversed(list(_each(spec, field)))}
     wanted = [name for name in nanos if (name.startswith(_HUGE_PAGES) if huge else name in _AGGREGATED)]
     return {name: str(Quantity(nanos[name], notations[name])) for name in wanted}
 

@@ -60,7 +60,8 @@ def validated_patch(info: RequestInfo, patch: Patch, validation: FieldValidation
         if unknown and validation is FieldValidation.STRICT:
             patched = msgspec.json.encode(value).decode()
             raise invalid("", "", "", [invalid_field("patch", patched, _strict_error(unknown))])
-        info.warnings.extend(unknown)
+        if unknown:
+            info.warnings.extend(unknown)
         return value
 
     return transform

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headgate.apiserver.defaulting import Nanos, nanos_of, pod_total
+from headgate.apiserver.defaulting import Nanos, cached_quantity, nanos_of, pod_total
 from headgate.apiserver.field_errors import (
     NEGATIVE,
     FieldError,
@@ -16,7 +16,7 @@ from headgate.apiserver.field_errors import (
 )
 from headgate.apiserver.validation.metadata import qualified_name_errors
 from headgate.apiserver.validation.types import Container, PodSpec, ResourceList, ResourceRequirements
-from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
+from headgate.model.quantity import InvalidQuantity, Quantity
 
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _COUNTED = (
@@ -88,7 +88,7 @@ def quantity_errors(path: str, name: str, amount: Quantity) -> list[FieldError]:
 
 def node_resources_errors(path: str, amounts: ResourceList) -> list[FieldError]:
     """Errors of a node's capacity or allocatable."""
-    found = ((name, parse_quantity(str(amount))) for name, amount in (amounts or {}).items())
+    found = ((name, cached_quantity(str(amount))) for name, amount in (amounts or {}).items())
     return [error for name, amount in found for error in quantity_errors(f"{path}.{name}", name, amount)]
 
 
@@ -117,7 +117,7 @@ def _quantities_errors(
 ) -> list[FieldError]:
     errors: list[FieldError] = []
     for name, text in amounts.items():
-        here, amount = f"{path}[{name}]", parse_quantity(str(text))
+        here, amount = f"{path}[{name}]", cached_quantity(str(text))
         errors += name_rule(here, name)
         errors += quantity_errors(here, name, amount)
         if is_huge_page(name) and not _is_multiple_of_page(name, amount):
@@ -127,7 +127,7 @@ def _quantities_errors(
 
 def _is_multiple_of_page(name: str, amount: Quantity) -> bool:
     try:
-        page = parse_quantity(name.removeprefix(_HUGE_PAGES))
+        page = cached_quantity(name.removeprefix(_HUGE_PAGES))
     except InvalidQuantity:
         return False
     return page.nanos > 0 and amount.nanos % page.nanos == 0
@@ -137,7 +137,7 @@ def _within_limit_errors(path: str, name: str, text: str, limits: dict[str, str 
     if name not in limits:
         missing = required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         return [] if _overcommits(name) else [missing]
-    amount, limit = parse_quantity(text), parse_quantity(str(limits[name]))
+    amount, limit = cached_quantity(text), cached_quantity(str(limits[name]))
     if amount == limit:
         return []
     if not _overcommits(name):
@@ -155,7 +155,7 @@ def pod_level_errors(path: str, spec: PodSpec, resources: ResourceRequirements) 
     )
     errors: list[FieldError] = []
     for name, amount in requests.items():
-        whole = parse_quantity(str(amount))
+        whole = cached_quantity(str(amount))
         if containers.get(name, 0) > whole.nanos:
             least = Quantity(containers[name], whole.notation)
             detail = f"must be greater than or equal to aggregate container requests of {least}"
@@ -163,7 +163,7 @@ def pod_level_errors(path: str, spec: PodSpec, resources: ResourceRequirements) 
     for index, container in enumerate(spec.containers or ()):
         own = (container.resources or ResourceRequirements()).limits or {}
         for name in (name for name in own if name in limits):
-            limit, whole = parse_quantity(str(own[name])), parse_quantity(str(limits[name]))
+            limit, whole = cached_quantity(str(own[name])), cached_quantity(str(limits[name]))
             if limit > whole:
                 here = f"{path}.containers[{index}][{name}].limits"
                 errors.append(invalid(here, str(limit), f"must be less than or equal to pod limits of {whole}"))

@@ -124,6 +124,10 @@ class WorkerClusters:
         clusters = config.clusters if config is not None else ()
         return Workers(clusters, frozenset(name for name in clusters if self.is_connected(name)))
 
+    @property
+    def all_workers(self) -> Workers:
+        return Workers(tuple(sorted(self._clusters)), self.connected)
+
     def each(self) -> Iterator[tuple[str, bool]]:
         """Every worker cluster, and whether it is connected."""
         return ((name, cluster.is_connected) for name, cluster in sorted(self._clusters.items()))

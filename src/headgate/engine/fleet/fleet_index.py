@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
 
 from headgate.engine.integrations.job_index import JobIndex
 from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.stateful_set import workload_key
+from headgate.model.events import Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import PREBUILT_WORKLOAD
 from headgate.model.objects import Job, Namespace, Object
@@ -20,10 +24,20 @@ Part = Job | Pod | StatefulSet
 NOTHING: Mapping[str, dict[Key, Part]] = {}
 
 
+class Unread(Struct, frozen=True):
+    """An object of a worker cluster that cannot be read, and since when it was so."""
+
+    told: Unreadable
+    since: float
+
+
+ALL_READ: Mapping[str, dict[Key, Unread]] = {}
+
+
 class FleetIndex:
     """Objects as observed. Every method that takes one returns the Workloads it concerns.
 
-    What was observed on a worker cluster is kept while that is cut off.
+    What was observed on a worker cluster is kept while that is cut off, and of an object while it cannot be read.
     """
 
     def __init__(self, settings: QuotaSettings) -> None:
@@ -32,10 +46,12 @@ class FleetIndex:
         self._replicas: dict[Key, dict[str, QueuedWorkload]] = {}  # by Workload and cluster
         self._clones: dict[Key, dict[str, dict[Key, Part]]] = {}
         self._of_cluster: dict[str, dict[Key, Key]] = {}  # the Workload of each object, by cluster
+        self._unread: dict[Key, dict[str, dict[Key, Unread]]] = {}  # by Workload and cluster
+        self._unread_of: dict[tuple[str, Key], Key] = {}  # the Workload of each of these
 
     def __iter__(self) -> Iterator[Key]:
         """All Workloads, at home or elsewhere."""
-        return iter({**self.jobs.workloads, **self._replicas, **self._clones})
+        return iter({**self.jobs.workloads, **self._replicas, **self._clones, **self._unread})
 
     # at home
 
@@ -98,7 +114,16 @@ class FleetIndex:
     def clones(self, workload: Key) -> Mapping[str, dict[Key, Part]]:
         return self._clones.get(workload, NOTHING)
 
+    def unread(self, workload: Key) -> Mapping[str, dict[Key, Unread]]:
+        return self._unread.get(workload, ALL_READ)
+
+    def count_unread(self) -> Counter[str]:
+        """Objects that cannot be read, by cluster."""
+        return Counter(cluster for cluster, _ in self._unread_of)
+
     def remote_version(self, cluster: str, key: Key) -> str:
+        if (unread := self._unread_of.get((cluster, key))) is not None:
+            return self._unread[unread][cluster][key].told.version
         workload = self._of_cluster.get(cluster, {}).get(key)
         if workload is None:
             return ""
@@ -107,21 +132,46 @@ class FleetIndex:
         return self._clones[workload][cluster][key].version
 
     def put_remote(self, cluster: str, found: Object) -> list[Key]:
-        before = self.drop_remote(cluster, found.key, "")
+        before, workload = self.drop_remote(cluster, found.key, ""), remote_workload(found)
         if isinstance(found, QueuedWorkload):
-            workload = found.key
             self._replicas.setdefault(workload, {})[cluster] = found
         elif isinstance(found, Job | Pod | StatefulSet):
-            name = found.labels.get(PREBUILT_WORKLOAD, "")
-            workload = Key(Kind.KUEUE_WORKLOAD, found.key.namespace, name)
             self._clones.setdefault(workload, {}).setdefault(cluster, {})[found.key] = found
         else:
             return []
         self._of_cluster.setdefault(cluster, {})[found.key] = workload
         return [*before, workload]
 
+    def put_unreadable(self, cluster: str, told: Unreadable, now: float) -> list[Key]:
+        """What was observed of the object before is kept."""
+        place = cluster, told.key
+        known = self._unread_of.get(place) or self._of_cluster.get(cluster, {}).get(told.key)
+        workload = known or _workload_named(told.key, told.workload)
+        unread = self._unread.setdefault(workload, {}).setdefault(cluster, {})
+        since = unread[told.key].since if told.key in unread else now
+        unread[told.key] = Unread(told, since)
+        self._unread_of[place] = workload
+        return [workload]
+
+    def _drop_unread(self, cluster: str, key: Key, uid: str) -> list[Key]:
+        workload = self._unread_of.get((cluster, key))
+        if workload is None:
+            return []
+        clusters = self._unread[workload]
+        if uid and clusters[cluster][key].told.uid != uid:
+            return []
+        del clusters[cluster][key], self._unread_of[cluster, key]
+        if not clusters[cluster]:
+            del clusters[cluster]
+        if not clusters:
+            del self._unread[workload]
+        return [workload]
+
     def drop_remote(self, cluster: str, key: Key, uid: str) -> list[Key]:
         """The object is gone, unless it is another than the one with this uid; an empty uid is that of any."""
+        return [*self._drop_unread(cluster, key, uid), *self._drop_read(cluster, key, uid)]
+
+    def _drop_read(self, cluster: str, key: Key, uid: str) -> list[Key]:
         known = self._of_cluster.get(cluster, {})
         workload = known.get(key)
         if workload is None:
@@ -149,5 +199,18 @@ class FleetIndex:
 
     def drop_cluster(self, cluster: str) -> list[Key]:
         """The cluster is not ours to look at any more."""
-        known = list(self._of_cluster.get(cluster, ()))
+        unread = [key for name, key in self._unread_of if name == cluster]
+        known = [*self._of_cluster.get(cluster, ()), *unread]
         return [workload for key in known for workload in self.drop_remote(cluster, key, "")]
+
+
+def remote_workload(found: Object) -> Key:
+    """The Workload that an object of a worker cluster is, or is a clone for."""
+    if found.key.kind is Kind.KUEUE_WORKLOAD:
+        return found.key
+    labels = found.labels if isinstance(found, Job | Pod | StatefulSet) else {}
+    return _workload_named(found.key, labels.get(PREBUILT_WORKLOAD, ""))
+
+
+def _workload_named(key: Key, name: str) -> Key:
+    return key if key.kind is Kind.KUEUE_WORKLOAD else Key(Kind.KUEUE_WORKLOAD, key.namespace, name)

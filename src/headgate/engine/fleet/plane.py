@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import assert_never
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeVar, assert_never
 
 from headgate.engine.deadlines import Deadlines, Timer
 from headgate.engine.fleet.clusters import WorkerClusters
 from headgate.engine.fleet.fleet_index import FleetIndex
 from headgate.engine.fleet.reconciler import FleetWorkload, Reconciliation
+from headgate.engine.fleet.troubles import DispatchTroubles, Trouble
 from headgate.engine.fleet.writes import HOME, FleetWrites, object_of
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
 from headgate.fleet.nomination import Workers
 from headgate.fleet.replicas import Answer, Replica
 from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
+from headgate.lifecycle.workload.conditions import EVICTED, QUOTA_RESERVED
 from headgate.model.effects import (
     Connect,
     Create,
@@ -37,22 +39,25 @@ from headgate.model.events import (
     RemoteConnection,
     RemoteEvent,
     TimerFired,
+    Unreadable,
     WriteError,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
+from headgate.model.kueue_names import ADMISSION_GATE, JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
-from headgate.model.queues import AdmissionCheck, CheckStatus, QueuedWorkload
+from headgate.model.pod import Phase, Pod
+from headgate.model.queues import AdmissionCheck, CheckState, CheckStatus, QueuedWorkload
 from headgate.model.settings import Settings
 
 TIMER = "fleet"
 NO_WORKERS = Workers((), frozenset())
+NO_CHECK = CheckStatus("", CheckState.READY)
+"""Stands for the check of a workload that runs elsewhere and whose queue has no MultiKueue check any more."""
 SWEEP = Key(Kind.MULTIKUEUE_CONFIG, "", "")
 """Stands for all orphans where deadlines are kept by Workload."""
-REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
-"""Of a creation: for good as it is, or because its namespace does not exist."""
 NO_ADAPTER = "No multikueue adapter found"
+T = TypeVar("T")
 
 
 class FleetPlane:
@@ -91,7 +96,7 @@ class FleetPlane:
         self._dispatched: Counter[tuple[str, str]] = Counter()  # by ClusterQueue and cluster
         self._admitted: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[str] = Counter()  # gates, by cluster
-        self._warned: dict[tuple[str, Key], str] = {}  # what was last said of a replica that a cluster does not take
+        self._troubles = DispatchTroubles()
         self._sent_elsewhere: list[tuple[Key, str, Write]] = []  # in this step
         self.deciding: Key | None = None
 
@@ -138,7 +143,7 @@ class FleetPlane:
             self._leaving[key] = None
 
     def _absorb_remote(
-        self, cluster: str, told: Observed | Gone | Outcome, now: float
+        self, cluster: str, told: Observed | Gone | Unreadable | Outcome, now: float
     ) -> Iterable[Effect | FleetEffect]:
         match told:
             case Observed(object=found):
@@ -147,9 +152,16 @@ class FleetPlane:
             case Gone(key=key, uid=uid):
                 self._writes.gone(cluster, key)
                 self._touch(self._index.drop_remote(cluster, key, uid))
+            case Unreadable(key=key, version=version):
+                self._writes.observe(cluster, key, version)
+                self._touch(self._index.put_unreadable(cluster, told, now))
             case Outcome():
+                workload = self._writes.decided_for(cluster, told.effect)
                 self._answer(cluster, told, now)
-                return self._warnings(cluster, told, now)
+                trouble = self._troubles.answered(workload, cluster, told) if workload is not None else None
+                if workload is not None and trouble is not None:
+                    self._touch([workload])
+                    return self._said(workload, [trouble], now)
         return ()
 
     def _answer(self, cluster: str, outcome: Outcome, now: float) -> None:
@@ -163,16 +175,13 @@ class FleetPlane:
         if decided_for is not None:
             self._touch([decided_for])
 
-    def _warnings(self, cluster: str, outcome: Outcome, now: float) -> Iterator[EmitEvent]:
-        """A workload whose replica a cluster does not take says so, once for each reason."""
-        home = self._index.jobs.workloads.get(object_of(outcome.effect))
-        if not isinstance(outcome.effect, Create) or home is None or outcome.trouble not in REJECTIONS:
-            return
-        message = f"worker cluster {cluster} does not take it: {outcome.message}"
-        if self._warned.get((cluster, home.key)) != message:
-            self._warned[cluster, home.key] = message
-            self._journal.write(Entry(now, home.key, "fail", "DispatchFailed", message))
-            yield EmitEvent(home.target, EventType.WARNING, "DispatchFailed", "Dispatching", message, now)
+    def _said(self, workload: Key, troubles: Iterable[Trouble], now: float) -> Iterator[EmitEvent]:
+        """What keeps a cluster from taking a workload is told by an event at home; the message of its check follows."""
+        home = self._index.jobs.workloads.get(workload)
+        for trouble in troubles:
+            if home is not None:
+                self._journal.write(Entry(now, workload, "fail", trouble.reason, trouble.text))
+                yield EmitEvent(home.target, EventType.WARNING, trouble.reason, "Dispatching", trouble.text, now)
 
     def _touch(self, keys: Iterable[Key]) -> None:
         self._touched.update(dict.fromkeys(keys))
@@ -182,7 +191,7 @@ class FleetPlane:
         return [key for key in self._index if key in self._homes or self._is_elsewhere(key)]
 
     def _is_elsewhere(self, key: Key) -> bool:
-        return bool(self._index.replicas(key) or self._index.clones(key))
+        return bool(self._index.replicas(key) or self._index.clones(key) or self._index.unread(key))
 
     # what to do
 
@@ -229,11 +238,25 @@ class FleetPlane:
         if home is None and key not in self._leaving:
             self._note_orphan(key, now)
             return
+        if home is not None:
+            yield from self._look_for_trouble(home, now)
         state = self._state_of(key, home, check, now)
         look = Reconciliation(state, self._settings, now)
         yield from self._sent(state, look)
         if look.wake is not None:
             self._deadlines.set(key, look.wake)
+
+    def _look_for_trouble(self, home: QueuedWorkload, now: float) -> Iterator[EmitEvent]:
+        """By what the connected clusters have of it."""
+        troubles, index = self._troubles, self._index
+        unread, replicas = index.unread(home.key), self._of_connected(index.replicas(home.key))
+        troubles.settle(home, replicas, index.clones(home.key), unread)
+        if home.is_true(QUOTA_RESERVED) and not home.is_true(EVICTED):
+            yield from self._said(home.key, troubles.see_replicas(home, replicas, now), now)
+        yield from self._said(home.key, troubles.see_unread(home.key, self._of_connected(unread)), now)
+
+    def _of_connected(self, found: Mapping[str, T]) -> dict[str, T]:
+        return {cluster: each for cluster, each in found.items() if self._clusters.is_connected(cluster)}
 
     def _sent(self, state: FleetWorkload, look: Reconciliation) -> Iterator[Effect | FleetEffect]:
         """Those of the writes that can be sent now; what the journal says of a write is written when it is sent."""
@@ -260,32 +283,43 @@ class FleetPlane:
 
     def _state_of(self, key: Key, home: QueuedWorkload | None, check: CheckStatus | None, now: float) -> FleetWorkload:
         clusters, index = self._clusters, self._index
-        workers = clusters.workers_of(check.name) if check is not None else NO_WORKERS
+        if check is NO_CHECK:
+            workers = clusters.all_workers
+        else:
+            workers = clusters.workers_of(check.name) if check is not None else NO_WORKERS
         job = index.job_of(home) if home is not None and check is not None else None
         parts = index.parts_of(job) if job is not None else ()
         named = (*workers.clusters, home.status.cluster) if home is not None else workers.clusters
         lost = [name for name in dict.fromkeys(named) if not clusters.is_connected(name)]
+        unread, connected = self._of_connected(index.unread(key)), clusters.connected
+        if unread:
+            connected -= unread.keys()
+            workers = Workers(workers.clusters, workers.connected - unread.keys())
         return FleetWorkload(
             key=key,
             home=home,
             check=check,
             workers=workers,
-            connected=clusters.connected,
-            lost_since={name: clusters.lost_since(name) for name in lost},
+            connected=connected,
+            lost_since={name: clusters.lost_since(name) for name in lost}
+            | {name: min(each.since for each in objects.values()) for name, objects in unread.items()},
             unseen=frozenset(name for name in lost if clusters.is_unseen(name)),
             replicas=index.replicas(key),
             clones=index.clones(key),
+            unread=unread,
+            troubles=self._troubles.texts(key),
+            rests=self._troubles.rests(key),
             job=job,
             parts=parts,
             problem=_problem(home, parts) if home is not None else "",
-            signalled=self._signalled_at(key, now),
+            signalled=self._signalled_at(key, connected, now),
         )
 
-    def _signalled_at(self, key: Key, now: float) -> float | None:
+    def _signalled_at(self, key: Key, connected: Collection[str], now: float) -> float | None:
         blocked = any(
             Replica(cluster, workload).answer is Answer.BLOCKED
             for cluster, workload in self._index.replicas(key).items()
-            if self._clusters.is_connected(cluster)
+            if cluster in connected
         )
         if not blocked:
             self._signalled.pop(key, None)
@@ -293,9 +327,24 @@ class FleetPlane:
         return self._signalled.setdefault(key, now)
 
     def _check_of(self, home: QueuedWorkload | None) -> CheckStatus | None:
+        """How its MultiKueue check stands. What runs elsewhere goes on there, or stops, when its queue has none."""
         if home is None:
             return None
-        return next((one for one in home.status.checks if self._clusters.is_multikueue(one.name)), None)
+        found = next((one for one in home.status.checks if self._clusters.is_multikueue(one.name)), None)
+        if found is not None or not home.is_true(QUOTA_RESERVED):
+            return found
+        stops = home.is_true(EVICTED) and (self._is_elsewhere(home.key) or self._shows_it_runs(home))
+        return NO_CHECK if home.status.cluster or stops else None
+
+    def _shows_it_runs(self, home: QueuedWorkload) -> bool:
+        """Whether its job at home still shows that it runs on a worker cluster."""
+        job = self._index.job_of(home)
+        return job is not None and any(
+            (part.active > 0 and part.managed_by == MULTIKUEUE)
+            if isinstance(part, Job)
+            else isinstance(part, Pod) and part.phase is Phase.RUNNING and ADMISSION_GATE in part.gates
+            for part in self._index.parts_of(job)
+        )
 
     def _version_of(self, cluster: str, write: Write) -> str:
         if isinstance(write, Create):
@@ -321,8 +370,7 @@ class FleetPlane:
         self._leaving.pop(key, None)
         self._orphans.pop(key, None)
         self._signalled.pop(key, None)
-        for place in [place for place in self._warned if place[1] == key] if self._warned else ():
-            del self._warned[place]
+        self._troubles.forget(key)
 
     def check(self) -> None:
         """Asserts what must hold after every step: it stands at home where a workload may run, and may preempt."""
@@ -353,6 +401,8 @@ class FleetPlane:
             yield "headgate_preemption_gates_opened_total", (("cluster", cluster),), count
         for name, connected in self._clusters.each():
             yield "headgate_worker_cluster_connected", (("cluster", name),), int(connected)
+        for name, count in sorted(self._index.count_unread().items()):
+            yield "headgate_worker_cluster_unreadable_objects", (("cluster", name),), count
 
 
 def _queue_of(home: QueuedWorkload | None) -> str:

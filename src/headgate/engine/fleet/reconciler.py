@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from headgate.engine.fleet.fleet_index import Part
+from headgate.engine.fleet.fleet_index import Part, Unread
 from headgate.engine.fleet.writes import HOME
 from headgate.engine.journal import Entry
 from headgate.fleet.clones import job_clone, pod_clone, stateful_set_clone, workload_clone
@@ -33,7 +33,7 @@ from headgate.model.effects import (
     QueuePriority,
     Write,
 )
-from headgate.model.keys import Key, Target
+from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IN_USE, MULTIKUEUE, OPENED_GATE
 from headgate.model.objects import Job
 from headgate.model.owners import StatefulSet
@@ -52,7 +52,8 @@ ClusterWrite = tuple[str, Write]
 class FleetWorkload(Struct, frozen=True):
     """A workload as it is at home and on all worker clusters.
 
-    `home` is None when it is gone; `check` is how its MultiKueue admission check stands, None where it has none.
+    `home` is None when it is gone; `check` is how its MultiKueue admission check stands, None where it has none. A
+    cluster whose objects of it cannot be read is not `connected`: it is waited for as for one that does not answer.
     """
 
     key: Key
@@ -64,6 +65,9 @@ class FleetWorkload(Struct, frozen=True):
     unseen: frozenset[str]  # those of its workers that were not connected since our process started
     replicas: Mapping[str, QueuedWorkload]
     clones: Mapping[str, Mapping[Key, Part]]
+    unread: Mapping[str, Mapping[Key, Unread]] = {}  # on clusters that count as cut off because of that
+    troubles: Mapping[str, str] = {}  # what keeps a cluster from taking it
+    rests: Mapping[str, float] = {}  # until when nothing is created on a cluster
     job: GenericJob | None = None  # at home
     parts: tuple[Part, ...] = ()  # what that consists of
     problem: str = ""  # why it can never be dispatched
@@ -88,7 +92,7 @@ class Reconciliation:
             yield self._checked(home, check, CheckState.REJECTED, state.problem)
         elif not state.parts:
             return  # its job is gone, and so will it be
-        elif check.state is CheckState.READY:
+        elif check.state is CheckState.READY or _has_other_check(home, check):
             yield from self._keep(home, check)
         elif check.state is CheckState.PENDING:
             yield from self._dispatch(home, check)
@@ -107,7 +111,8 @@ class Reconciliation:
         running = self._running_at()
         for cluster in self._everywhere():
             replica = self._state.replicas.get(cluster)
-            if cluster not in self._state.clones or replica is None or replica.deleted is not None:
+            clones, unread = self._state.clones, self._state.unread
+            if cluster not in clones or cluster in unread or replica is None or replica.deleted is not None:
                 yield from self._remove(cluster)
             elif replica.active and replica.is_true(QUOTA_RESERVED):
                 yield cluster, PatchSpec(replica.target, Activation(False))
@@ -131,6 +136,8 @@ class Reconciliation:
             since = self._state.lost_since.get(cluster)
             if since is None:
                 return True  # nothing was heard of it since our process started
+            if any(_is_clone(key) and not each.told.is_leaving for key, each in self._unread(cluster).items()):
+                return True
             if (cluster in self._state.clones or cluster in self._state.unseen) and self._now < since + timeout:
                 until.append(since + timeout)
         for at in until:
@@ -139,19 +146,26 @@ class Reconciliation:
 
     def _everywhere(self) -> list[str]:
         found = {**self._state.replicas, **self._state.clones}
-        return sorted(cluster for cluster in found if cluster in self._state.connected)
+        return sorted({cluster for cluster in found if cluster in self._state.connected} | self._state.unread.keys())
+
+    def _unread(self, cluster: str) -> Mapping[Key, Unread]:
+        return self._state.unread.get(cluster, {})
 
     def _remove(self, cluster: str) -> Iterator[ClusterWrite]:
         """Its job first, then its Workload: so nothing runs that no Workload stands for.
 
-        The finalizers of pods that have stopped are removed there once their Workload is gone.
+        The finalizers of pods that have stopped are removed there once their Workload is gone. What cannot be read can
+        be deleted nevertheless.
         """
-        clones = self._state.clones.get(cluster, {})
+        clones, unread = self._state.clones.get(cluster, {}), self._unread(cluster)
         for part in clones.values():
-            if part.deleted is None:
+            if part.deleted is None and part.key not in unread:
                 yield cluster, Delete(Target(part.key, part.uid))
+        for key, each in unread.items():
+            if not each.told.is_leaving and (_is_clone(key) or not clones):
+                yield cluster, Delete(Target(key, each.told.uid))
         replica = self._state.replicas.get(cluster)
-        if replica is None or not all(_has_stopped(part) for part in clones.values()):
+        if replica is None or unread or not all(_has_stopped(part) for part in clones.values()):
             return
         if replica.deleted is None:
             yield cluster, Delete(replica.target)
@@ -182,6 +196,14 @@ class Reconciliation:
             yield from self._in_step(home, cluster, replica)
             yield from self._sync_clones(cluster)
             yield from self._mirror(self._state.clones.get(cluster, {}))
+            yield from self._show(home, check, cluster)
+
+    def _show(self, home: QueuedWorkload, check: CheckStatus, cluster: str) -> Iterator[ClusterWrite]:
+        """The check says where it was admitted, and what keeps it from running there."""
+        message = "; ".join(part for part in (_admitted_on(cluster), self._state.troubles.get(cluster)) if part)
+        wanted = structs.replace(check, state=CheckState.READY, message=message)
+        if wanted != check and check in home.status.checks:
+            yield HOME, PatchStatus(_exact(home), structs.replace(home.status, checks=_with_check(home, wanted)))
 
     def _wait_for_lost(self, home: QueuedWorkload, check: CheckStatus, cluster: str) -> Iterator[ClusterWrite]:
         since = self._state.lost_since.get(cluster)
@@ -190,6 +212,7 @@ class Reconciliation:
         until = since + self._settings.worker_lost_timeout
         if self._now < until:
             self._wake_at(until)
+            yield from self._show(home, check, cluster)
         else:
             yield self._checked(home, check, CheckState.RETRY, LOST)
 
@@ -225,9 +248,9 @@ class Reconciliation:
         for other in self._everywhere():
             if other != won.cluster:
                 yield from self._remove(other)
-        if any(cluster != won.cluster for cluster in self._everywhere() if cluster in self._state.clones):
+        if any(cluster != won.cluster for cluster in self._everywhere() if self._has_clones(cluster)):
             return  # it still runs there
-        message = f'The workload was admitted on "{won.cluster}"'
+        message = _admitted_on(won.cluster)
         ready = structs.replace(check, state=CheckState.READY, message=message, at=second(self._now))
         status = structs.replace(
             home.status, checks=_with_check(home, ready), cluster=won.cluster, nominated_clusters=()
@@ -241,7 +264,8 @@ class Reconciliation:
         if nominated.next_round is not None:
             self._wake_at(nominated.next_round)
         replicas = self._replicas()
-        message = _refusals(replicas) if is_hopeless(replicas) else ""
+        refusals = _refusals(replicas) if is_hopeless(replicas) else ""
+        message = "; ".join(text for text in (refusals, self._troubles_on(shown)) if text)
         at = check.at if nominated.clusters == shown else second(self._now)
         wanted = structs.replace(check, message=message, at=at)
         if wanted != check or nominated.clusters != shown:
@@ -252,11 +276,14 @@ class Reconciliation:
             yield HOME, PatchStatus(_exact(home), status)
         for cluster in shown:
             if cluster in state.connected and cluster not in state.replicas:
-                yield cluster, self._replica_for(home)
+                if state.rests.get(cluster, self._now) > self._now:
+                    self._wake_at(state.rests[cluster])
+                else:
+                    yield cluster, self._replica_for(home)
         for cluster in self._everywhere():
             if cluster not in nominated.clusters:
                 yield from self._remove(cluster)
-            elif cluster in state.replicas:
+            elif cluster in state.replicas and cluster in state.connected:
                 yield from self._in_step(home, cluster, state.replicas[cluster])
         if self._settings.orchestrated:
             yield from self._orchestrate(home, replicas)
@@ -295,6 +322,12 @@ class Reconciliation:
         )
 
     # parts that several rules have in common
+
+    def _troubles_on(self, clusters: Sequence[str]) -> str:
+        return "; ".join(text for cluster, text in self._state.troubles.items() if cluster in clusters)
+
+    def _has_clones(self, cluster: str) -> bool:
+        return cluster in self._state.clones or any(_is_clone(key) for key in self._unread(cluster))
 
     def _replicas(self) -> list[Replica]:
         """In the order of the MultiKueueConfig, then by name."""
@@ -346,8 +379,12 @@ class Reconciliation:
         return min((cluster for cluster in self._state.clones if cluster in self._state.connected), default="")
 
     def _checked(self, home: QueuedWorkload, check: CheckStatus, state: CheckState, message: str) -> ClusterWrite:
+        """Without a check its workload is evicted as the check would have it."""
         wanted = structs.replace(check, state=state, message=message, at=second(self._now))
-        status = structs.replace(home.status, checks=_with_check(home, wanted))
+        if check in home.status.checks:
+            status = structs.replace(home.status, checks=_with_check(home, wanted))
+        else:
+            status = eviction.evicted(home, eviction.CHECK, message, self._now)
         self._note("check", state.value, message)
         return HOME, PatchStatus(_exact(home), status)
 
@@ -364,6 +401,11 @@ def _is_to_run(home: QueuedWorkload, check: CheckStatus) -> bool:
     return home.is_true(QUOTA_RESERVED) and check.state is not CheckState.REJECTED
 
 
+def _has_other_check(home: QueuedWorkload, check: CheckStatus) -> bool:
+    """Whether it runs elsewhere by another check than this one, which its queue has now."""
+    return check.state is CheckState.PENDING and bool(home.status.cluster) and home.is_true(ADMITTED)
+
+
 def _may_win(home: QueuedWorkload, replica: Replica) -> bool:
     if replica.cluster not in home.status.nominated_clusters or replica.workload.is_true(FINISHED):
         return False
@@ -374,6 +416,14 @@ def _opened(replica: Replica, now: float) -> PatchStatus:
     others = tuple(gate for gate in replica.workload.status.gate_statuses if gate.name != MULTIKUEUE)
     gates = (*others, GateStatus(MULTIKUEUE, True, second(now)))
     return PatchStatus(_exact(replica.workload), PreemptionGateStates(gates))
+
+
+def _admitted_on(cluster: str) -> str:
+    return f'The workload was admitted on "{cluster}"'
+
+
+def _is_clone(key: Key) -> bool:
+    return key.kind is not Kind.KUEUE_WORKLOAD
 
 
 def _refusals(replicas: Sequence[Replica]) -> str:

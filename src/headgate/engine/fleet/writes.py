@@ -43,6 +43,10 @@ class FleetWrites:
         if flight is not None and flight.base:
             self.forget((cluster, key))
 
+    def decided_for(self, cluster: str, write: Write) -> Key | None:
+        """What the write in flight was decided for."""
+        return self._decided_for.get((cluster, object_of(write)))
+
     def answer(self, cluster: str, outcome: Outcome, now: float) -> Key | None:
         """What is to be decided anew, because the write was refused for good."""
         place = cluster, object_of(outcome.effect)

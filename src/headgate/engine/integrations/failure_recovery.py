@@ -1,4 +1,7 @@
-"""Removes terminating pods of unreachable nodes, once their time is up."""
+"""Removes terminating pods of unreachable nodes, once their time is up: nobody else can say that they ended.
+
+Kueue's FailureRecoveryPolicy, for pods that say it is safe. Without it the capacity they owe is never free again.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,17 @@ from collections.abc import Iterator
 
 from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
-from headgate.lifecycle.terminating.failure_recovery import is_unreachable, may_be_removed, removal, removed_at
-from headgate.model.effects import Delete, Effect
+from headgate.model.effects import Delete, Effect, EmitEvent, EventType, PatchStatus, PodCondition, PodRun
 from headgate.model.events import Outcome
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.pod import Pod
+from headgate.model.pod import ENDED, Phase, Pod
 from headgate.queueing.backoff import Backoff
 
+SAFE_TO_REMOVE = "kueue.x-k8s.io/safe-to-forcefully-delete"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+PATIENCE = 60.0  # seconds beyond its grace that a pod has to end by itself
+RECOVERY, REASON = "KueueFailureRecovery", "KueueForcefullyDeleted"
 TRY_AGAIN_AFTER = 10.0  # seconds
 POLICY = WritePolicy(Backoff(TRY_AGAIN_AFTER, TRY_AGAIN_AFTER), resends=False, refusal_rest=TRY_AGAIN_AFTER)
 
@@ -94,3 +100,31 @@ class FailureRecovery:
             self._deadlines.drop(key)
             self._deletions.forget(key)
             self._removed.pop(key, None)
+
+
+def may_be_removed(pod: Pod) -> bool:
+    """It is being deleted, is on a node, and says that nothing is lost when it is gone before it has stopped."""
+    return pod.deleted is not None and bool(pod.node) and pod.annotations.get(SAFE_TO_REMOVE) == "true"
+
+
+def removed_at(pod: Pod) -> float:
+    """When its time is up."""
+    assert pod.deleted is not None, f"{pod.key} is not being deleted"
+    return pod.deleted + PATIENCE
+
+
+def is_unreachable(node: Node) -> bool:
+    return any(taint.key == UNREACHABLE for taint in node.taints)
+
+
+def removal(pod: Pod, now: float) -> Iterator[Effect]:
+    """Why first, then how it ended, so that it holds nothing any more even if a finalizer keeps it; then the object."""
+    message = (
+        f"Pod forcefully terminated after {pod.grace + PATIENCE:.0f}s grace period due to unreachable node "
+        f"`{pod.node}` (triggered by `{SAFE_TO_REMOVE}` annotation)"
+    )
+    yield PatchStatus(pod.target, PodCondition(RECOVERY, "True", REASON, message, now))
+    if pod.phase not in ENDED:
+        yield PatchStatus(pod.target, PodRun(Phase.FAILED, now))
+    yield Delete(pod.target, grace=0)
+    yield EmitEvent(pod.target, EventType.WARNING, REASON, "ForcefulTermination", message, now)

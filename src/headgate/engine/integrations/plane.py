@@ -240,8 +240,6 @@ class IntegrationsPlane:
         if outcome.trouble is WriteError.REFUSED:
             message = outcome.message or "the server refuses the write"
             self._journal.write(Entry(now, job, "fail", "Refused", message))
-        if outcome.trouble is WriteError.GONE:
-            self._touched[job] = None
 
     # what to do
 

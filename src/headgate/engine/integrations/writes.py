@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.model.effects import Create, Effect, EmitEvent, EventType, WakeAt, Write
-from headgate.model.events import Outcome
+from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
 from headgate.queueing.backoff import Backoff
 
@@ -89,12 +89,18 @@ class JobWrites:
             self._settled(key)
 
     def answer(self, outcome: Outcome, now: float) -> Key | None:
-        """The job for which this was written, if it was one of these and is still in flight."""
+        """The job for which this was written, if it was one of these and is still in flight.
+
+        An object that is gone is waited for to be observed as gone: until then the same would be decided again.
+        """
         effect = outcome.effect
         key = _object_of(effect)
         flight, job = self.in_flight.get(key), self.pending.get(key)
         if flight is None or job is None:
             return None
+        if outcome.trouble is WriteError.GONE and (effect == flight.write or effect in flight.joined):
+            self.in_flight.retry(key, flight.write, now)
+            return job
         result = self.in_flight.answer(key, effect, outcome.trouble, flight.base, now)
         if result is None:
             return None

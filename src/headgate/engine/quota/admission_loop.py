@@ -125,15 +125,15 @@ class AdmissionLoop:
                 self._metrics.recomputed(outcome.head.queue, _RECOMPUTED[type(outcome)])
 
     def report_refusals(self, now: float) -> None:
-        """Writes QuotaReserved=False with its reason to workloads that do not show it yet, within the rate limit."""
-        for record, refusal in self._records.take_refusals(now):
+        """Writes QuotaReserved=False with its reason to workloads that do not show it yet, as far as permits go."""
+        for record, refusal, informs in self._records.take_refusals():
             workload = record.decided
             if record.key not in self._cache.pending or self._is_shown(workload, refusal):
                 continue
             requests, proposal = self._requests_shown(workload), refusal.proposal
             status = refused(workload, refusal.reason, refusal.message, requests, now, *refusal.also, proposal=proposal)
-            event = partial(events.refused_event, workload, refusal, now)
-            self._records.want(record, status, *(() if _shows(workload, refusal) else (event,)))
+            emitted = () if _shows(workload, refusal) else (partial(events.refused_event, workload, refusal, now),)
+            self._records.want(record, status, *emitted, informs=informs)
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""
@@ -257,7 +257,7 @@ class AdmissionLoop:
         last = self._journal.last(head.key)
         if last is None or last.reason != refusal.reason or last.message != refusal.message:
             self._journal.write(events.refused(head, refusal, now))
-        self._records.refuse(record, refusal)
+        self._records.refuse(record, refusal, now)
 
     def _is_shown(self, workload: QueuedWorkload, refusal: Refusal) -> bool:
         """Whether its status says all that is to be said, of a gated one its requests as well: the text is constant."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
 from headgate.engine.planes import Number
@@ -63,24 +62,6 @@ BOUNDS: Mapping[str, Bounds] = {
     READY_TO_EVICTED: _doubling(14),
     EVICTION_LATENCY: _doubling(14),
 }
-
-
-class Turned(NamedTuple):
-    """Conditions that turned true between two observations; `released`: quota was given back."""
-
-    came: Came
-    released: bool
-
-
-def turned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Turned:
-    was = {one.type for one in before if one.status == "True"}
-    came: dict[str, Condition] = {}
-    for one in after:
-        if one.status == "True" and one.type not in was:
-            came[one.type] = one
-        elif one.status == "True":
-            was.discard(one.type)
-    return Turned(came, released=QUOTA_RESERVED in was)
 
 
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
@@ -205,14 +186,15 @@ class AdmissionMetrics:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
         before = record.observed
         if before.status.conditions != after.status.conditions:
-            came, released = turned(before.status.conditions, after.status.conditions)
+            was = {one.type for one in before.status.conditions if one.status == "True"}
+            came = {one.type: one for one in after.status.conditions if one.status == "True" and one.type not in was}
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
-                if before.gated_since is None and after.gated_since is not None:
+                if after.gated_since is not None and before.gated_since is None:
                     self._add("headgate_gated_preemptions_total", cluster_queue=queue)
                 if PREEMPTED in came:
                     self._preempted(record, came[PREEMPTED].reason)
-            if released and before.status.admission is not None:
+            if QUOTA_RESERVED in was and before.status.admission is not None and not after.is_true(QUOTA_RESERVED):
                 self._released(after, queue, now)
         if before.status.admission is not None and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from headgate.engine.deadlines import Timer
 from headgate.engine.extension_points import ADMISSION, PluginObserver, unwatched
+from headgate.engine.in_flight import AwaitedPermits, InformPermits
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number, saturated_entry, saturated_event
 from headgate.engine.quota import events
@@ -25,14 +26,13 @@ from headgate.engine.quota.gauges import (
 )
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
-from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
 from headgate.lifecycle.terminating.holds import running_since
-from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
+from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED, no_longer_gated
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
-from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority, Write
+from headgate.model.effects import Delete, Effect, PatchSpec, PatchStatus, QueuePriority, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
@@ -70,7 +70,8 @@ class QuotaPlane:
         self._journal = journal
         self._objects = QuotaObjectCache(settings.quota)
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
-        self._records = WorkloadRecords(backoff)
+        self._permits = InformPermits()
+        self._records = WorkloadRecords(backoff, self._permits)
         self._cache = QuotaCache(self._objects, settings.quota)
         self._metrics = AdmissionMetrics(self._objects.reports_on, self._cache.cohorts_above)
         self._loop = AdmissionLoop(
@@ -89,6 +90,7 @@ class QuotaPlane:
             self._cache.usage,
             self._in_use,
             backoff,
+            self._permits,
             is_fair=settings.quota.is_fair,
             consumptions=self._cache.consumptions,
         )
@@ -103,7 +105,6 @@ class QuotaPlane:
             *(() if consumptions is None else (consumptions.samples,)),
         )
         self._dirty: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
-        self._event_limiter = RateLimiter(interval=0.125, burst=200)
         self._waited_for_pods = False
         self.deciding: Key | None = None
 
@@ -121,7 +122,19 @@ class QuotaPlane:
             self._delete(event.key, event.uid, now)
         elif not isinstance(event, TimerFired):
             assert_never(event)
-        return self._rate_limited(emitted, now) if emitted else ()
+        return [render() for render in emitted] if emitted else ()
+
+    def permit(self, writes: int) -> None:
+        """So many more informative writes may be sent."""
+        self._permits.give(writes)
+
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """The informative writes that wait for permits; None when none does."""
+        found = [one for one in (self._records.awaited_permits, self._statuses.awaited_permits) if one is not None]
+        if not found:
+            return None
+        return AwaitedPermits(sum(one.writes for one in found), min(one.since for one in found))
 
     def decide(self, now: float) -> Iterator[Effect]:
         records, is_due = self._records, self._timer.at <= now
@@ -140,12 +153,11 @@ class QuotaPlane:
         if records.refused:
             self._loop.report_refusals(now)
         self._examine_all(now)
-        if records.unsent or records.resent:
-            yield from records.send()
+        if records.has_unsent:
+            yield from records.send(now)
         yield from self._in_use.settle(now, is_due=is_due)
         yield from self._statuses.settle(self._cache.ledger, now, is_due=is_due)
-        refusal_at = records.next_refusal_at if records.refused else None
-        yield from self._timer.wake_at(now, refusal_at, self._statuses.next_count_at)
+        yield from self._timer.wake_at(now)
 
     def check(self) -> None:
         """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""
@@ -169,10 +181,6 @@ class QuotaPlane:
         yield from usage_gauges(measured)
 
     # what is now true
-
-    def _rate_limited(self, emitted: Iterable[LazyEvent], now: float) -> Iterable[EmitEvent]:
-        """Renders events up to the rate limit and drops the rest: conditions say the same."""
-        return [render() for render in emitted if self._event_limiter.try_accept(now)]
 
     def _answer(self, written: Write, trouble: WriteError | None, now: float) -> Iterable[LazyEvent]:
         """Takes the server's answer to a write; returns the events of a write that was accepted."""
@@ -218,7 +226,7 @@ class QuotaPlane:
         given = before.status.admission
         queue = given.cluster_queue if given is not None else self._objects.queue_of(after)
         self._metrics.observe(record, after, queue, now)
-        if given is not None and running_since(before) != running_since(after):
+        if given is not None and self._cache.pending.priced and running_since(before) != running_since(after):
             self._cache.pending.reprice(queue, now)  # those who wait for a gate may cost more or less work
         used = self._cache.consumptions
         if used is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
@@ -364,7 +372,8 @@ class QuotaPlane:
             and workload.status.requeue.at is not None
         ):
             self._cache.changed_from_outside(workload, now)
-        self._records.want(record, step.change, *events.step_events(workload, step, now))
+        informs = step.decision == "wait" and not no_longer_gated(workload, step.reason)
+        self._records.want(record, step.change, *events.step_events(workload, step, now), informs=informs)
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:
         """The step to the priority its WorkloadPriorityClass has now; None when it has that."""

@@ -88,6 +88,7 @@ class QueueUsages:
     """
 
     def __init__(self) -> None:
+        self._usages: dict[tuple[Key, str], LocalQueueUsage] = {}
         self._of_locals: dict[Key, dict[str, LocalQueueUsage]] = {}
         self._of_queues: dict[str, dict[Key, LocalQueueUsage]] = {}
         self.changed: dict[tuple[Key, str], None] = {}
@@ -101,8 +102,8 @@ class QueueUsages:
             self._count(before, -1)
         if counted is not None:
             self._count(counted, 1)
-        if before is not None:
-            self._drop_if_empty(before.local, before.queue)
+        if before is not None and self._usages[before.local, before.queue].is_empty:
+            self._drop(before.local, before.queue)
 
     def local(self, key: Key) -> QueueUsage:
         return _sum(tuple(self._of_locals.get(key, {}).values()))
@@ -123,9 +124,9 @@ class QueueUsages:
         return dict.fromkeys([local for local, _ in changed]), queues
 
     def _count(self, counted: CountedWorkload, sign: int) -> None:
-        local, queue = counted.local, counted.queue
-        self.changed[local, queue] = None
-        count = self._usage(local, queue)
+        place = counted.local, counted.queue
+        self.changed[place] = None
+        count = self._usages.get(place) or self._new(*place)
         if counted.phase is _PENDING:
             count.pending += sign
             return
@@ -139,23 +140,19 @@ class QueueUsages:
         for of, amount in counted.usage:
             held[of] += sign * amount
 
-    def _usage(self, local: Key, queue: str) -> LocalQueueUsage:
-        by_queue = self._of_locals.get(local)
-        found = by_queue.get(queue) if by_queue is not None else None
-        if found is None:
-            found = LocalQueueUsage(local, queue)
-            self._of_locals.setdefault(local, {})[queue] = found
-            self._of_queues.setdefault(queue, {})[local] = found
-        return found
+    def _new(self, local: Key, queue: str) -> LocalQueueUsage:
+        made = self._usages[local, queue] = LocalQueueUsage(local, queue)
+        self._of_locals.setdefault(local, {})[queue] = made
+        self._of_queues.setdefault(queue, {})[local] = made
+        return made
 
-    def _drop_if_empty(self, local: Key, queue: str) -> None:
+    def _drop(self, local: Key, queue: str) -> None:
         by_queue, by_local = self._of_locals[local], self._of_queues[queue]
-        if by_queue[queue].is_empty:
-            del by_queue[queue], by_local[local]
-            if not by_queue:
-                del self._of_locals[local]
-            if not by_local:
-                del self._of_queues[queue]
+        del self._usages[local, queue], by_queue[queue], by_local[local]
+        if not by_queue:
+            del self._of_locals[local]
+        if not by_local:
+            del self._of_queues[queue]
 
 
 def _sum(metrics: Sequence[QueueUsage]) -> QueueUsage:

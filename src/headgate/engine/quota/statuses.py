@@ -1,21 +1,21 @@
 """Statuses of queues and cohorts: counts, usage and the condition Active, each written at most once a second.
 
-Where there are many queues, counts are written less often: writing them all would slow down admission.
+They are informative: each is made out when there is a permit for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from headgate.engine.deadlines import Deadlines
-from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
+from headgate.engine.in_flight import AwaitedPermits, InFlightWrites, InformPermits, WritePolicy, WriteResult
 from headgate.engine.quota.activity import Activity
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
-from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
@@ -46,6 +46,7 @@ class QueueStatuses:
         usage: QueueUsages,
         in_use: InUse,
         backoff: Backoff,
+        permits: InformPermits,
         *,
         is_fair: bool,
         consumptions: Consumptions | None,
@@ -54,41 +55,35 @@ class QueueStatuses:
         self._objects = objects
         self._in_use = in_use
         self._usage = usage
+        self._permits = permits
         self._is_fair = is_fair
         self._dirty: dict[Key, None] = {}  # something about it is news, perhaps
         self._fresh: dict[Key, None] = {}  # of these, those marked since the last `settle`
-        self._fresh_counts: dict[Key, None] = {}  # the same, of those that only count otherwise
-        self._due_statuses = Deadlines[Key]()  # when dirty statuses may be written
-        self._due_counts = Deadlines[Key]()  # the same, of those that only count otherwise
-        self._limited: dict[Key, None] = {}  # of these, those that are due and wait for the limiter
-        self._limiter = RateLimiter(interval=0.05, burst=100)  # for counts: they change with every workload
+        self._paced = Deadlines[Key]()  # when dirty statuses may be written
+        self._waiting: dict[Key, float] = {}  # those that may be written and wait for a permit, and since when
         self._held_up: dict[Key, None] = {}  # dirty and due, but a write is in flight
         self._writes = InFlightWrites[Key, PatchStatus](WritePolicy(backoff, resends=False))
         self._written: dict[Key, QueueStatus] = {}
         self._last: dict[Key, float] = {}
 
     def mark_dirty(self, key: Key) -> None:
-        """The status may differ in more than counts, so the rate limit for counts does not apply."""
-        self._dirty[key] = self._fresh[key] = None
+        """The status may differ from the one written last."""
+        if key not in self._dirty:
+            self._dirty[key] = self._fresh[key] = None
 
     def mark_shares_dirty(self) -> None:
         """Quota or weights have changed, and with them the shares; without fair sharing none is shown any more."""
         for name in self._objects.queues if self._is_fair else ():
-            self._count(_queue_key(name))
+            self.mark_dirty(_queue_key(name))
         for cohort in self._objects.cohorts.values():
             if self._is_fair or cohort.shown_share is not None:
-                self._count(cohort.key)
-
-    def _count(self, key: Key) -> None:
-        if key not in self._dirty:
-            self._dirty[key] = self._fresh_counts[key] = None
+                self.mark_dirty(cohort.key)
 
     def lose(self, key: Key) -> None:
-        dirty = (self._dirty, self._fresh, self._fresh_counts, self._limited, self._held_up)
-        for known in (*dirty, self._written, self._last):
-            known.pop(key, None)
-        self._due_statuses.drop(key)
-        self._due_counts.drop(key)
+        known: tuple[dict[Key, Any], ...] = (self._dirty, self._fresh, self._waiting, self._held_up)
+        for one in (*known, self._written, self._last):
+            one.pop(key, None)
+        self._paced.drop(key)
         self._writes.forget(key)
 
     def answered(self, patch: PatchStatus, trouble: WriteError | None, now: float) -> None:
@@ -109,57 +104,52 @@ class QueueStatuses:
             self._collect(ledger)
         for _ in self._writes.due(now) if is_due else ():
             pass  # forgotten: they are dirty since they failed
-        for key in self._ready(now, is_due) if self._dirty else ():
-            del self._dirty[key]
-            owner = self._owner(key)
-            if owner is not None:
-                yield from self._changed_status(owner, ledger, now)
+        if self._dirty:
+            self._collect_due(now, is_due)
+            yield from self._permitted(ledger, now)
+
+    def _permitted(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
+        """The statuses that are news, as far as permits go."""
+        for key in list(self._waiting) if self._permits.left > 0 else ():
+            del self._waiting[key]
+            if self._is_free(key):
+                del self._dirty[key]
+                owner = self._owner(key)
+                patch = self._changed_status(owner, ledger, now) if owner is not None else None
+                if patch is not None:
+                    self._permits.take()
+                    yield self._writes.send(key, patch)
+                    if self._permits.left <= 0:
+                        return
 
     @property
     def deadlines(self) -> tuple[Deadlines[Key], ...]:
         """When to call `settle`."""
-        return self._due_statuses, self._due_counts, self._writes.deadlines
+        return self._paced, self._writes.deadlines
 
     @property
-    def next_count_at(self) -> float | None:
-        """When the rate limit lets the next count be written that is due."""
-        return self._limiter.next_at if self._limited else None
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """The statuses that wait for permits."""
+        if not self._waiting or self._permits.left > 0:
+            return None
+        return AwaitedPermits(len(self._waiting), next(iter(self._waiting.values())))
 
-    def _ready(self, now: float, is_due: bool) -> list[Key]:
-        """The dirty queues whose status may be written now."""
+    def _collect_due(self, now: float, is_due: bool) -> None:
+        """Has those wait for a permit that are dirty, whose pace allows it and that have no write in flight."""
         fresh, self._fresh, self._held_up = {**self._held_up, **self._fresh}, {}, {}
-        due = self._due_of([key for key in fresh if self._is_free(key)], self._due_statuses, now)
+        due = [key for key in fresh if self._is_free(key) and self._may_be_written(key, now)]
         if is_due:
-            due += [key for key in self._due_statuses.due(now) if self._is_free(key)]
-        ready = dict.fromkeys(self._in_order(due))
-        if self._fresh_counts or is_due:
-            counts, self._fresh_counts = self._fresh_counts, {}
-            due = self._due_of(counts, self._due_counts, now)
-            self._limited.update(dict.fromkeys(self._in_order(due + (self._due_counts.due(now) if is_due else []))))
-        self._take_limited(ready, now)
-        return list(ready)
+            due += self._paced.due(now)
+        for key in self._in_order(due):
+            if self._is_free(key):
+                self._waiting.setdefault(key, now)
 
-    def _take_limited(self, ready: dict[Key, None], now: float) -> None:
-        taken = []
-        for key in self._limited:
-            if key not in ready and self._is_free(key):
-                if not self._limiter.try_accept(now):
-                    break
-                ready[key] = None
-            taken.append(key)
-        for key in taken:
-            del self._limited[key]
-
-    def _due_of(self, keys: Iterable[Key], deadlines: Deadlines[Key], now: float) -> list[Key]:
-        """Those of the keys that may be written now; the others get a deadline."""
-        due = []
-        for key in keys:
-            at = self._not_before(key)
-            if at <= now:
-                due.append(key)
-            else:
-                deadlines.set(key, at)
-        return due
+    def _may_be_written(self, key: Key, now: float) -> bool:
+        """Whether its pace allows it by now; otherwise it has a deadline."""
+        at = self._not_before(key)
+        if at > now:
+            self._paced.set(key, at)
+        return at <= now
 
     def _in_order(self, due: list[Key]) -> list[Key]:
         return sorted(due, key=lambda key: (self._not_before(key), key)) if len(due) > 1 else due
@@ -177,15 +167,15 @@ class QueueStatuses:
         """Marks dirty whose counts have changed, and with fair sharing the whole tree."""
         locals_, queues = self._usage.take_changed()
         for local in locals_:
-            self._count(local)
+            self.mark_dirty(local)
         for name in queues:
-            self._count(_queue_key(name))
+            self.mark_dirty(_queue_key(name))
             node = ledger.node(name) if self._is_fair else None
             if node is not None:
                 for leaf in node.root.leaves():
-                    self._count(_queue_key(leaf.name))
+                    self.mark_dirty(_queue_key(leaf.name))
                 for cohort in node.ancestors():
-                    self._count(Key(Kind.COHORT, "", cohort.name))
+                    self.mark_dirty(Key(Kind.COHORT, "", cohort.name))
 
     def _not_before(self, key: Key) -> float:
         last = self._last.get(key)
@@ -204,14 +194,13 @@ class QueueStatuses:
             case _:
                 return self._objects.cohorts.get(key.name)
 
-    def _changed_status(self, owner: StatusOwner, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
+    def _changed_status(self, owner: StatusOwner, ledger: Ledger, now: float) -> PatchStatus | None:
         status = self._status(owner, ledger, now)
         shown = CohortStatus(owner.shown_share) if isinstance(owner, Cohort) else None
         if self._written.get(owner.key, shown) == status:
-            return
-        patch = PatchStatus(Target(owner.key, owner.uid), status)
+            return None
         self._written[owner.key], self._last[owner.key] = status, now
-        yield self._writes.send(owner.key, patch)
+        return PatchStatus(Target(owner.key, owner.uid), status, permitted=True)
 
     def _status(self, owner: StatusOwner, ledger: Ledger, now: float) -> QueueStatus:
         match owner:

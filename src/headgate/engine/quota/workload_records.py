@@ -6,16 +6,15 @@ it; `engine.in_flight` says what these mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+import math
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from msgspec import Struct, structs
 
 from headgate.engine.deadlines import Deadlines
-from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
+from headgate.engine.in_flight import AwaitedPermits, InFlightWrites, InformPermits, WritePolicy, WriteResult
 from headgate.engine.quota.queue_usage import CountedWorkload
-from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, shows, with_status
 from headgate.lifecycle.workload.next_step import Change, Removal
 from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
@@ -32,8 +31,7 @@ LazyEvent = Callable[[], EmitEvent]
 """An event that goes with a write: put into words when it is emitted, for most never are."""
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
-REFUSAL_BURST = 50  # refusals written at once after a while without any
-SIGNAL_BURST = 200  # of them those that a manager of several clusters waits for
+MOST_PASSED_OVER = 200  # workloads in one step that have a refusal to show and cannot be written to now
 
 CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
@@ -67,12 +65,14 @@ class WorkloadRecord:
         "entry_penalty",
         "events",
         "examined",
+        "informs",
         "is_finished",
         "key",
         "local",
         "observed",
         "preempted_for",
         "refusal",
+        "refused_since",
         "refused_version",
         "requests",
         "reservation",
@@ -89,6 +89,7 @@ class WorkloadRecord:
         self.sent_events: tuple[LazyEvent, ...] = ()
         self.base = ""  # the version it was made from
         self.wanted: Change | None = None  # decided, to be sent next
+        self.informs = False  # whether that is all it does
         self.events: tuple[LazyEvent, ...] = ()  # that go with it
         self.refused_version = ""  # the version for which the server refused our write
         self.assumed = observed
@@ -100,6 +101,7 @@ class WorkloadRecord:
         self.reservation: Reservation | None = None  # on the ledger
         self.requests: WorkloadRequests | None = None  # while it waits for quota
         self.refusal: Refusal | None = None  # of quota, that is not written yet
+        self.refused_since = 0.0  # since when there is one, whatever its text was
         self.preempted_for = ""  # the queue it must make way for, until it shows that it must
         self.entry_penalty: tuple[Key, Amounts] | None = None  # what its LocalQueue is charged in advance
 
@@ -154,8 +156,9 @@ class WorkloadRecord:
         self.assumed = self.observed if sent is None else _applied(self.observed, sent)
         self.decided = self.assumed if wanted is None else _applied(self.assumed, wanted)
 
-    def want(self, change: Change | None, events: tuple[LazyEvent, ...]) -> None:
-        """This is sent next; None: nothing."""
+    def want(self, change: Change | None, events: tuple[LazyEvent, ...], *, informs: bool = False) -> None:
+        """This is sent next; None: nothing. With what decides something it decides, whatever else it tells."""
+        self.informs = informs and (self.wanted is None or self.informs)
         self.wanted, self.events = change, events
         self.decided = self.assumed if change is None else _applied(self.assumed, change)
 
@@ -165,7 +168,7 @@ class WorkloadRecord:
         self.sent_events, self.events = self.events, ()
         self.base = self.observed.version
         self.assumed = self.decided
-        return _write(self.observed, change)
+        return _write(self.observed, change, self.informs)
 
     def settle(self) -> None:
         """Nothing is in flight any more, and nothing but what is observed and decided is assumed."""
@@ -180,18 +183,18 @@ class WorkloadRecord:
 class WorkloadRecords:
     """The records of all workloads, and their in-flight writes: at most one per workload, assumed to take effect."""
 
-    def __init__(self, backoff: Backoff) -> None:
+    def __init__(self, backoff: Backoff, permits: InformPermits) -> None:
+        self._permits = permits
         self._records: dict[Key, WorkloadRecord] = {}
         self.get = self._records.get  # asked for at every turn
         self.writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
         self.unsent: dict[Key, None] = {}  # something is to be sent
+        self._unpermitted: dict[Key, float] = {}  # something is to be sent that only informs, and since when
         self.resent: list[Written] = []  # writes that may not have arrived and are sent again
         self.forgotten: dict[Key, None] = {}  # what was decided did not take effect
         self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
         self.refused: dict[Key, WorkloadRecord] = {}  # those with a refusal to be written, the oldest first
-        self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
         self._signals: dict[Key, WorkloadRecord] = {}  # those of them that change what is said of preemption gates
-        self._signal_limiter = RateLimiter(interval=0.01, burst=SIGNAL_BURST)
         self.keeps_proposals = True  # False once the server dropped one, as the installed CRD does not have the field
 
     def __iter__(self) -> Iterator[Key]:
@@ -238,6 +241,7 @@ class WorkloadRecords:
         if record is None or record.observed.uid != uid:
             return None
         self.unsent.pop(key, None)
+        self._unpermitted.pop(key, None)
         self.forgotten.pop(key, None)
         self.writes.forget(key)
         self.deadlines.drop(key)
@@ -245,21 +249,26 @@ class WorkloadRecords:
         self._signals.pop(key, None)
         return self._records.pop(key)
 
-    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent) -> None:
+    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent, informs: bool = False) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
-        record.want(change, record.events + events)
-        self.unsent[record.key] = None
+        record.want(change, record.events + events, informs=informs)
+        if not (record.informs and record.key in self._unpermitted):
+            self._unpermitted.pop(record.key, None)
+            self.unsent[record.key] = None
 
     def take_back(self, record: WorkloadRecord) -> None:
         """What was decided and not yet sent is not sent."""
         record.want(None, ())
         self.unsent.pop(record.key, None)
+        self._unpermitted.pop(record.key, None)
 
-    def refuse(self, record: WorkloadRecord, refusal: Refusal) -> None:
+    def refuse(self, record: WorkloadRecord, refusal: Refusal, now: float) -> None:
         """The workload is to show this refusal, in place of one that is not written yet.
 
         When thousands wait, refusals change faster than anybody reads. Writing each change would slow down admission.
         """
+        if record.refusal is None:
+            record.refused_since = now
         record.refusal = refusal
         self.refused[record.key] = record
         if all(shows(record.decided, one) for one in refusal.also):
@@ -274,30 +283,38 @@ class WorkloadRecords:
             del self.refused[record.key]
             self._signals.pop(record.key, None)
 
-    def take_refusals(self, now: float) -> Iterator[tuple[WorkloadRecord, Refusal]]:
-        """The refusals to write now, oldest first, within the rate limit; first those that somebody waits for."""
-        yield from self._take(self._signals, self._signal_limiter, SIGNAL_BURST, now)
-        yield from self._take(self.refused, self._refusal_limiter, REFUSAL_BURST, now)
+    def take_refusals(self) -> Iterator[tuple[WorkloadRecord, Refusal, bool]]:
+        """The refusals to write now, oldest first, and whether each only informs: some are waited for by somebody."""
+        for record, refusal in self._take(self._signals):
+            yield record, refusal, False
+        left = self._permits.left
+        if left > 0:
+            for number, (record, refusal) in enumerate(self._take(self.refused), start=1):
+                yield record, refusal, True
+                if number >= left:
+                    return
 
-    def _take(
-        self, waiting: Mapping[Key, WorkloadRecord], limiter: RateLimiter, most: int, now: float
-    ) -> Iterator[tuple[WorkloadRecord, Refusal]]:
-        if not waiting or now < limiter.next_at:
-            return
-        for record in list(islice(waiting.values(), most)):
+    def _take(self, waiting: dict[Key, WorkloadRecord]) -> Iterator[tuple[WorkloadRecord, Refusal]]:
+        """Those that can be written. The others take their place at the end, so that they keep nobody from a permit."""
+        closed = 0
+        while closed < min(len(waiting), MOST_PASSED_OVER):
+            record = next(iter(waiting.values()))
             refusal = record.refusal
             if refusal is not None and record.is_open:
-                if not limiter.try_accept(now):
-                    return
                 self.drop_refusal(record)
                 yield record, refusal
+            else:
+                waiting[record.key] = waiting.pop(record.key)
+                closed += 1
 
     @property
-    def next_refusal_at(self) -> float | None:
-        """When the rate limit lets the next refusal be written."""
-        if self._signals:
-            return min(self._signal_limiter.next_at, self._refusal_limiter.next_at)
-        return self._refusal_limiter.next_at if self.refused else None
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """What is to be told of workloads and waits for permits."""
+        if self._permits.left > 0 or not (self.refused or self._unpermitted):
+            return None
+        refused = (next(iter(self.refused.values())).refused_since,) if self.refused else ()
+        unpermitted = (next(iter(self._unpermitted.values())),) if self._unpermitted else ()
+        return AwaitedPermits(len(self.refused) + len(self._unpermitted), min(*refused, *unpermitted, math.inf))
 
     def take_forgotten(self) -> list[Key]:
         """Workloads about which something decided did not take effect since the last call."""
@@ -317,7 +334,12 @@ class WorkloadRecords:
             else:
                 self._conclude(self._records[key], result)
 
-    def send(self) -> Iterator[Written]:
+    @property
+    def has_unsent(self) -> bool:
+        """Whether `send` may have something to send."""
+        return bool(self.unsent or self.resent or (self._unpermitted and self._permits.left > 0))
+
+    def send(self, now: float) -> Iterator[Written]:
         """The writes that can be sent now: those that are due again, and to workloads that have none in flight."""
         resent, self.resent = self.resent, []
         for write in resent:
@@ -327,10 +349,22 @@ class WorkloadRecords:
             record = self._records[key]
             if record.sent is None:
                 del self.unsent[key]
-                if record.wanted is not None and _shows(record.observed, record.wanted):
-                    record.want(None, ())  # it is so already: a write would make no version to be observed
-                elif record.wanted is not None:
-                    yield self.writes.send(key, record.send(record.wanted), record.base)
+                if record.informs:
+                    self._unpermitted[key] = now
+                else:
+                    yield from self._send(record)
+        while self._unpermitted and self._permits.left > 0:
+            key = next(iter(self._unpermitted))
+            del self._unpermitted[key]
+            for write in self._send(self._records[key]):
+                self._permits.take()
+                yield write
+
+    def _send(self, record: WorkloadRecord) -> Iterator[Written]:
+        if record.wanted is not None and _shows(record.observed, record.wanted):
+            record.want(None, ())  # it is so already: a write would make no version to be observed
+        elif record.wanted is not None:
+            yield self.writes.send(record.key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""
@@ -363,11 +397,11 @@ class WorkloadRecords:
         self.forgotten[record.key] = None
 
 
-def _write(observed: QueuedWorkload, change: Change) -> Written:
+def _write(observed: QueuedWorkload, change: Change, permitted: bool) -> Written:
     exact = Target(observed.key, observed.uid, observed.version)
     match change:
         case QueuedWorkloadStatus():
-            return PatchStatus(exact, change)
+            return PatchStatus(exact, change, permitted)
         case Activation() | QueuePriority() | Finalizers():
             return PatchSpec(exact, change)
         case Removal():

@@ -107,7 +107,6 @@ class AbsorbStage:
             if pod.group is not None:
                 self._cache.touch_workload(pod.group.workload)
                 self._gangs.touch_all(pod.group)
-            if self._pre_enqueue.is_member_that_matters(pod):
                 self._cache.note(ClusterEvent.MEMBERS_CHANGED)
             self._candidate_changed(self._cache.pods[pod.key])
         return effects

@@ -10,14 +10,13 @@ from headgate.engine.in_flight import RETRIABLE, InFlightWrites, WritePolicy
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.gates.pre_enqueue import Held
-from headgate.model.effects import Bind, EmitEvent, EventType, Nomination, PatchStatus, PodCondition
+from headgate.model.effects import POD_SCHEDULED, Bind, EmitEvent, EventType, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
 from headgate.model.pod import Pod, ScheduledCondition
 from headgate.placement.placer import NoPlacement, Placement
 from headgate.queueing.queue import QueuedPodInfo
 
-POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
 RELEASED = "nothing keeps the pod from being scheduled any more"
 

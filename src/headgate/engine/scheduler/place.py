@@ -97,7 +97,7 @@ class PlaceStage:
         return Preemptor(pod.group, tuple(members), needed, pod.priority, topology)
 
     def _place_gang(self, batch: Batch) -> GroupPlacement | NoPlacement:
-        placer, members = self._placer(batch.infos[0]), self._resolved(batch.members)
+        placer, members = self.placer(batch.infos[0]), self._resolved(batch.members)
         if isinstance(members, Unresolved):
             return placer.nowhere(members.rule, members.why, members.wake_on)
         return place_group(placer, self._nodes, members, batch.needed, batch.topology)
@@ -115,7 +115,7 @@ class PlaceStage:
         """Those that one plan serves by that plan, the others one by one."""
         while infos:
             served = self._served(infos)
-            planned = self._placer(infos[0]).plan(infos[0].pod, served) if served >= WORTH_PLANNING else []
+            planned = self.placer(infos[0]).plan(infos[0].pod, served) if served >= WORTH_PLANNING else []
             run, infos = infos[: served or None], infos[served:] if served else []
             yield from zip(run, planned, strict=False)
             for info in run[len(planned) :]:
@@ -127,11 +127,11 @@ class PlaceStage:
         pods = [info.pod for info in infos]
         if len(pods) < WORTH_PLANNING or not self._resolver.names_nothing(pods[0]):
             return 0
-        return self._placer(infos[0]).plan_serves(pods[0], itertools.takewhile(self._resolver.names_nothing, pods))
+        return self.placer(infos[0]).plan_serves(pods[0], itertools.takewhile(self._resolver.names_nothing, pods))
 
     def _place_different(self, infos: list[QueuedPodInfo]) -> Iterator[Placed]:
         """By one plan as far as it goes; of the others the first one is placed by itself and the rest is not tried."""
-        planned = self._placer(infos[0]).plan_each([info.pod for info in infos])
+        planned = self.placer(infos[0]).plan_each([info.pod for info in infos])
         yield from zip(infos, planned, strict=False)
         left = infos[len(planned) :]
         for info in left[1:]:
@@ -146,5 +146,5 @@ class PlaceStage:
             return placer.nowhere(resolved.rule, resolved.why, resolved.wake_on)
         return placer.place(resolved)
 
-    def _placer(self, info: QueuedPodInfo) -> Placer:
+    def placer(self, info: QueuedPodInfo) -> Placer:
         return self._placers[info.pod.scheduler_name]

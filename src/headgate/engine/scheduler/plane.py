@@ -30,9 +30,10 @@ from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.post_filter import PostFilterStage
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
+from headgate.engine.scheduler.queue_capacity import WAKE_ON as QUEUE_WAKE_ON
 from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
 from headgate.engine.scheduler.queue_gates import queue_gates
-from headgate.engine.scheduler.queue_preempt import QueuePreemptStage
+from headgate.engine.scheduler.queue_preempt import QueuePreemptStage, QueueUnits, ReclaimedNodes
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
@@ -92,14 +93,11 @@ class SchedulerPlane:
         self._max_in_flight = settings.max_in_flight
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
+        preempting = _having(PREEMPTION, Point.POST_FILTER, profiles)
         self._queue_capacity = QueueCapacity(
-            cache.volcano_queues,
-            cache.groups,
-            settings.volcano.reservation_timeout,
-            note=cache.note,
-            node_is_coming=cache.node_is_coming,
+            cache, settings.volcano.reservation_timeout, waiting=self._starts_with, preempting=preempting
         )
-        self._queue = queue = PodQueue(backoff, self._queue_capacity.priority_of)
+        self._queue = queue = PodQueue(backoff, self._queue_capacity)
         self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._conditions = PodConditions(journal, WritePolicy(backoff))
@@ -109,7 +107,6 @@ class SchedulerPlane:
         placers = {name: Placer(each.rules) for name, each in plugins.items()}
         resolver = PodResolver(cache.resolver, gangs, cache.nodes)
         with_gangs = _having(PLUGIN, Point.PRE_ENQUEUE, profiles)
-        preempting = _having(PREEMPTION, Point.POST_FILTER, profiles)
         # the stages
         self._pre_enqueue = PreEnqueueStage(
             {p.scheduler_name: p.kept(pre_enqueue, Point.PRE_ENQUEUE) for p in profiles},
@@ -121,12 +118,13 @@ class SchedulerPlane:
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
-        self._capacity = CapacityStages((self._queue_capacity, *capacity))
+        reclaimed = ReclaimedNodes(cache.nominations, self._queue_capacity)
+        self._capacity = CapacityStages((self._queue_capacity, reclaimed, *capacity))
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
-        search = watch(
-            PREEMPTIONS[settings.preemption.gangs](cache.nodes, cache.running, cache.budgets, certifier), POST_FILTER
-        )
+        units = QueueUnits(cache, self._queue_capacity)
+        preemption = PREEMPTIONS[settings.preemption.gangs]
+        search = watch(preemption(cache.nodes, cache.running, cache.budgets, certifier, units.reaches), POST_FILTER)
         self._preempt = PreemptStage(cache, queue, gangs, self._place, search, journal=journal, backoff=backoff)
         self._post_filter = PostFilterStage(
             cache,
@@ -138,7 +136,9 @@ class SchedulerPlane:
             enabled=preempting,
             metrics=self._metrics,
         )
-        self._queue_preemption = QueuePreemptStage(cache, self._queue_capacity, self._preempt, preempting)
+        self._queue_preemption = QueuePreemptStage(
+            units, self._queue_capacity, self._preempt, preempting, keeps=self._gates.keeps
+        )
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
             cache,
@@ -225,13 +225,24 @@ class SchedulerPlane:
         if not self._queue_capacity.in_use:
             return False
         self._queue_capacity.refresh(now)
+        active = self._queue.sizes[QueueName.ACTIVE]
         changed, self._queue_capacity.changed = self._queue_capacity.changed, {}
         pods = [pod for key in changed if (pod := self._cache.pods.get(key)) is not None]
         entries = dict.fromkeys(self._gangs.queue_key(pod) for pod in pods)
         waiting = [entry for entry in entries if self._queue.waits_refused(entry)]
         for entry in waiting:
             self._queue.activate(entry)
-        return bool(waiting)
+        if self._queue_capacity.given_up:
+            self._queue_capacity.given_up = False
+            self._queue.wake(QUEUE_WAKE_ON, now)
+        return self._queue.sizes[QueueName.ACTIVE] > active
+
+    def _starts_with(self, pod: Pod) -> list[Pod]:
+        """The pods that start together with the first of a queue entry; none if there is no such entry to be tried."""
+        info = self._queue.get(self._gangs.queue_key(pod))
+        if info is None or info.queue is QueueName.GATED or info.pod.key != pod.key:
+            return []
+        return self._gangs.pods_of(info)[: self._gangs.needed(info)]
 
     @property
     def deciding(self) -> Key | None:
@@ -392,12 +403,22 @@ class SchedulerPlane:
         return self._bind.run(info, found, now, attempt)
 
     def _refuse(self, info: QueuedPodInfo, found: NoPlacement, pods: list[Pod], now: float) -> list[Effect]:
-        self._queue.set_equivalence(info, self._place.equivalence(info))
+        alike = self._place.equivalence(info)
+        if self._queue_capacity.in_use:  # whom it may preempt depends on its queue
+            alike = alike, self._queue_capacity.queue_of(info.pod)
+        self._queue.set_equivalence(info, alike)
         info.rejected_by = found.filters
         post_filter = self._post_filter.run(info, found, now)
         result = AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE
         self._metrics.attempted(info, result, info.pods)
-        self._queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)
+        wake_on = found.wake_on | post_filter.wake_on
+        if info.group is None and info.pod.group is not None:  # where it may run depends on the others of its group
+            wake_on |= {ClusterEvent.MEMBERS_CHANGED}
+        if len(pods) < info.pods:
+            wake_on |= QUEUE_WAKE_ON
+        self._queue.add_unschedulable(info, wake_on, now)
+        if not post_filter.helps:
+            self._queue_capacity.no_node(info.pod)
         expired = {pod.key: why for pod in pods if (why := self._queue_capacity.expired(pod, now)) is not None}
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
         others = [effect for effect in post_filter.effects if not _nominates(effect)]

@@ -87,10 +87,7 @@ class PostFilterStage:
         lacking = self._unfit_gang(info.pod, placer, now)
         if lacking is not None:
             return self._without_plan(lacking, preemptor)
-        result = self._post_filter(info.key, info.equivalence, preemptor, placer, now)
-        if info.group is None and info.pod.group is not None:  # whether it helps depends on the others of its group
-            result = msgspec.structs.replace(result, wake_on=result.wake_on | {ClusterEvent.MEMBERS_CHANGED})
-        return result
+        return self._post_filter(info.key, info.equivalence, preemptor, placer, now)
 
     def _unfit_gang(self, pod: Pod, placer: Placer, now: float) -> FailedSearch | None:
         """Why nobody is evicted for a pod that goes by itself: the gang it belongs to would not fit all the same."""

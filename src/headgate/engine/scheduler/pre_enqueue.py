@@ -69,8 +69,8 @@ class PreEnqueueStage:
         return self._gangs.waits_as_one(pod)
 
     def is_member_that_matters(self, pod: Pod) -> bool:
-        """Whether it matters that this pod of a group comes or changes: to a plugin, or where members go alone."""
-        return self._members_matter and pod.group is not None
+        """Whether it matters that this pod comes or changes: to a plugin, or to members that go by themselves."""
+        return pod.group is not None and (self._members_matter or self._gangs.topology(pod.group) != "")
 
     def _in_group(self, pod: Pod) -> bool:
         return pod.group is not None and pod.scheduler_name in self._with_gangs

@@ -29,7 +29,9 @@ from headgate.placement.placer import Placer
 from headgate.preemption.search import Plan, Preemption, Preemptor
 from headgate.preemption.units import Unit
 from headgate.queueing.backoff import Backoff
-from headgate.queueing.queue import PodQueue
+from headgate.queueing.queue import PodQueue, QueuedPodInfo
+
+LOWEST = -(1 << 31)  # a preemptor of this priority has no victims
 
 
 class AwaitedVictims:
@@ -83,6 +85,13 @@ class PendingEviction(Struct, frozen=True):
     with_others: bool  # its whole gang is evicted
 
 
+class PlannedMark(Struct, frozen=True):
+    """A pod is to be evicted with others; `patch` sets its DisruptionTarget condition, None where it shows that."""
+
+    entry: Key  # of the preemptor in the queue
+    patch: PatchStatus | None
+
+
 class PreemptorNews(Struct):
     """The event of a preemptor, told once: with the first eviction for it that the server accepts."""
 
@@ -118,8 +127,7 @@ class PreemptStage:
         self.nominating = InFlightWrites[Key, PatchStatus](until_observed)  # by pod
         self.evicting = InFlightWrites[Key, PendingEviction](until_observed)  # likewise
         self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
-        # by pod about to be evicted with others, then by queue entry of the preemptor: the mark, if one is written
-        self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
+        self._marking = InFlightWrites[Key, PlannedMark](until_observed)  # by pod, those of all plans together
         self._news: dict[Target, PreemptorNews] = {}  # by victim whose eviction is not answered yet
         self._awaited = AwaitedVictims()
 
@@ -235,7 +243,7 @@ class PreemptStage:
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
         pod = patch.target.key
-        entry = next((entry for entry, mark in self._marking.get(pod, {}).items() if mark == patch), None)
+        entry = next((mark.entry for mark in self._marks(pod) if mark.patch == patch), None)
         if entry is None:
             return
         assumed = self._assumed[entry]
@@ -252,8 +260,12 @@ class PreemptStage:
         """Whether the mark is still to be set on the pod, or removed from it, as the patch says."""
         if not pod.holds_room or not pod.preempted:
             return False
-        marking = self._marking.get(pod.key)
-        return self._interrupted.removes_mark(pod) if marking is None else patch in marking.values()
+        marks = self._marks(pod.key)
+        return any(mark.patch == patch for mark in marks) if marks else self._interrupted.removes_mark(pod)
+
+    def _marks(self, pod: Key) -> tuple[PlannedMark, ...]:
+        flight = self._marking.get(pod)
+        return () if flight is None else flight.writes
 
     def settle(self, now: float) -> Iterator[Effect]:
         """Finishes preemptions that another process began and this one found."""
@@ -343,10 +355,9 @@ class PreemptStage:
     def _forget_marking(self, entry: Key, assumed: AssumedPreemption) -> None:
         for unit in assumed.plan.victims:
             for pod in unit.pods:
-                marking = self._marking.get(pod.key, {})
-                marking.pop(entry, None)
-                if not marking:
-                    self._marking.pop(pod.key, None)
+                for mark in self._marks(pod.key):
+                    if mark.entry == entry:
+                        self._marking.leave(pod.key, mark)
 
     def _nominate(self, assumed: AssumedPreemption) -> tuple[Effect, ...]:
         effects: list[Effect] = []
@@ -386,13 +397,14 @@ class PreemptStage:
             self.abandon(entry)
             self._queue.activate(entry)
             return
+        marks = self._interrupted.marks(assumed.plan.victims, assumed.preemptor, now)
+        patches = {patch.target.key: patch for patch in marks}
         for unit in assumed.plan.victims:
             for pod in unit.pods if len(unit.pods) > 1 else ():
-                self._marking.setdefault(pod.key, {})[entry] = None
-        for mark in self._interrupted.marks(assumed.plan.victims, assumed.preemptor, now):
-            assumed.unanswered[mark.target.key] = None
-            self._marking[mark.target.key][entry] = mark
-            yield mark
+                mark = PlannedMark(entry, patches.get(pod.key))
+                (self._marking.join if pod.key in self._marking else self._marking.send)(pod.key, mark)
+        assumed.unanswered.update(dict.fromkeys(patches))
+        yield from patches.values()
         if not assumed.unanswered:
             yield from self._evict_victims(entry, assumed, now)
 
@@ -450,6 +462,20 @@ class PreemptStage:
                 victims.append(pod.key)
                 yield evict
         self._awaited.expect(entry, victims)
+
+    def fits_without(self, info: QueuedPodInfo, units: Iterable[Unit], now: float) -> bool:
+        """Whether nodes fit the entry once these pods, and those that are leaving already, are gone."""
+        preemptor = self._place.preemptor(info)
+        if preemptor is None:
+            return False
+        victims = [there for unit in units for pod in unit.pods for there in self._running_there(pod)]
+        for pod in victims:
+            self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
+        nobody = msgspec.structs.replace(preemptor, priority=LOWEST)
+        found = self._search.plan(nobody, self._place.placer(info), now)
+        for pod in victims:
+            self._nodes.charge(pod, pod.node)
+        return isinstance(found, Plan)
 
     def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
         """Withdraws lower-priority nominations to the same nodes."""

@@ -27,7 +27,10 @@ def preempting_text(plan: Plan) -> str:
     pods = sum(len(unit.pods) for unit in plan.victims)
     if not pods:
         return awaiting_text(plan.placements)
-    return f"preempting {counted(pods, 'lower-priority pod')} on {_nodes_of(plan.placements)}"
+    asking = max(pod.priority for pod, _ in plan.placements)
+    lower = all(unit.priority < asking for unit in plan.victims)
+    whom = counted(pods, "lower-priority pod") if lower else f"{counted(pods, 'pod')} that a queue gives back"
+    return f"preempting {whom} on {_nodes_of(plan.placements)}"
 
 
 def awaiting_text(placements: NominatedNodes) -> str:
@@ -51,7 +54,7 @@ def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
 
 
 def evicted(pod: Pod, preemptor: Preemptor, plan: Plan, now: float) -> Entry:
-    message = f"preempted on {pod.node} by {named(preemptor.key)}, priority {preemptor.priority}"
+    message = f"preempted on {pod.node} by {named(preemptor.key)}, priority {preemptor.priority}{_why(pod, preemptor)}"
     numbers = {**_numbers(plan.receipt), "node": pod.node, "for": named(preemptor.key)}
     return Entry(now, pod.key, "evict", "Preempted", message, numbers)
 
@@ -89,7 +92,7 @@ def _numbers(receipt: Receipt) -> dict[str, int | str]:
 
 def victim_text(pod: Pod, preemptor: Preemptor, mark: EvictionMark | None = None) -> str:
     """By whom the pod is preempted, as far as its owner may know, and with which gang it is evicted."""
-    who = f"{_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}"
+    who = f"{_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}{_why(pod, preemptor)}"
     return evicted_together(f"Preempted by {who}, on node {pod.node}", mark)
 
 
@@ -131,6 +134,11 @@ def counted(number: int, noun: str) -> str:
 def object_of(preemptor: Preemptor) -> Key:
     """The object under which the journal keeps the preemption."""
     return preemptor.key.workload if isinstance(preemptor.key, GroupKey) else preemptor.key
+
+
+def _why(victim: Pod, preemptor: Preemptor) -> str:
+    """Said where it is not its priority that makes a pod leave."""
+    return ", for a queue that takes back what it deserves" if victim.priority >= preemptor.priority else ""
 
 
 def _as_seen_from(pod: Pod, preemptor: Preemptor) -> str:

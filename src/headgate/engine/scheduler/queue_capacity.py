@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from headgate.engine.planes import Number
+from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
-from headgate.engine.scheduler.groups import Described, Groups
+from headgate.engine.scheduler.groups import Described
+from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
@@ -26,6 +28,7 @@ from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
+    QUEUE_ANNOTATIONS,
     QUEUE_GATES,
     DequeueStrategy,
     QueueCounts,
@@ -34,10 +37,12 @@ from headgate.model.volcano import (
     asks_for_gate,
     queue_named,
 )
+from headgate.preemption.volcano import Use, may_give, may_reclaim
 from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
-from headgate.quota.volcano import QueueTree, VolcanoQueueNode
+from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
+_NAMES = frozenset({*QUEUE_ANNOTATIONS, *QUEUE_GATES})  # by these annotations a pod is in a queue
 WAKE_ON = frozenset({ClusterEvent.QUEUE_CAPACITY_FREED})
 
 
@@ -71,18 +76,18 @@ class QueueCapacity:
 
     def __init__(
         self,
-        queues: Mapping[str, VolcanoQueue],
-        groups: Groups,
+        cache: ClusterCache,
         timeout: float,
         *,
-        note: Callable[[ClusterEvent], None],
-        node_is_coming: Callable[[], bool],
+        waiting: Callable[[Pod], Sequence[Pod]],
+        preempting: frozenset[str],
     ) -> None:
-        self._queues = queues
-        self._groups = groups
+        """`waiting`: the pods that start with the first of a queue entry. `preempting`: the profiles that preempt."""
+        self._queues = cache.volcano_queues
+        self._groups = cache.groups
         self._timeout = timeout
-        self._note = note
-        self._node_is_coming = node_is_coming
+        self._note = cache.note
+        self._node_is_coming = cache.node_is_coming
         self._tree = QueueTree(())
         self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
         self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
@@ -93,14 +98,22 @@ class QueueCapacity:
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._refused: dict[Key, tuple[str, QueueOrder]] = {}  # of these, those that wait for their queue
         self._lines: dict[str, list[tuple[QueueOrder, Key]]] = {}  # of fifo queues: heaps of the refused, also earlier
+        self._claims = QueueClaims(preempting, waiting, self.wanted, self._has_had)
+        self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
+        self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
+        self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
+        self._sharing = False  # whether a queue deserves something
+        self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
         self._stale = False
+        self.given_up = False  # whether what was kept for a pod is free because no node fits that pod
+        self._kept_out = False  # whether a reservation was not put in force for the sake of a pod that waits
         self._overdue = False  # whether time was over for a reservation when they were settled last
         self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
         self.next_deadline: float | None = None  # when a reservation expires, or may be made anew
@@ -119,6 +132,7 @@ class QueueCapacity:
         self.in_use = self._tree_stale = True
         self.use_changes += 1
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+        self._note(ClusterEvent.CANDIDATES_CHANGED)
 
     def nodes_changed(self) -> None:
         """A node that is being brought up keeps reservations in force whose time is over."""
@@ -140,18 +154,65 @@ class QueueCapacity:
             if workload is not None and workload.volcano is not None:
                 self.in_use = True
                 return workload.volcano.queue
-        if not pod.annotations:
+        annotations = pod.annotations
+        if not annotations or (_NAMES.isdisjoint(annotations) and not pod.gates and pod.reserved_at is None):
             return ""
-        named = queue_named(pod.annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
+        named = queue_named(annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
         self.in_use |= bool(named)
         return named
 
-    def priority_of(self, pod: Pod) -> int:
-        """The priority of its queue, by which queues take their turn; 0 for a pod that is in none."""
-        return self._priorities.get(self.queue_of(pod), 0) if self._priorities else 0
+    def enters(self, info: QueuedPodInfo) -> None:
+        """Takes in an entry that is to be tried, and by what its queue takes its turn."""
+        if not self.in_use:
+            return
+        queue = self.queue_of(info.pod)
+        info.queue_priority = self._priorities.get(queue, 0)
+        info.sharing = queue if self._sharing else ""
+        if queue and self._claims.enter(info, queue):
+            self._weigh_again()
+            self._stale |= self._may_displace(info.pod, queue)
+        elif not queue and info.pod.key in self._claims:
+            self._gives_up(info.pod.key)
+
+    def rank(self, info: QueuedPodInfo) -> None:
+        queue = self.queue_of(info.pod)
+        info.queue_priority = self._priorities.get(queue, 0)
+        info.sharing = queue if self._sharing else ""
+
+    def share_of(self, queue: str) -> tuple[int, ...]:
+        if queue not in self._shares:
+            node = self._tree.get(queue)
+            self._shares[queue] = node.shares() if node is not None else NO_SHARE
+        return self._shares[queue]
+
+    def no_node(self, pod: Pod) -> None:
+        """No node fits the pod: unless it reserves capacity, none is kept for it until it is tried again."""
+        if pod.key in self._claims:
+            self.given_up |= bool(self._kept) or self._kept_out
+            self._gives_up(pod.key)
+
+    def _may_displace(self, pod: Pod, queue: str) -> bool:
+        """Whether a pod that comes may keep others from reserving: those of its queue, or that have too much."""
+        node = self._tree.get(queue)
+        if node is not None and node.queue.deserved.items:
+            return bool(self.in_force)
+        return any(each.queue == queue and each.pod.priority < pod.priority for each in self.in_force.values())
+
+    def _gives_up(self, pod: Key) -> None:
+        """What was kept for the pod is not any more."""
+        if self._claims.leave(pod):
+            self._weigh_again()
+
+    def _weigh_again(self) -> None:
+        """What was answered may be different now; those from whom capacity was kept may start."""
+        self._answers.clear()
+        self._stale |= self._kept_out
+        if self._kept:
+            self._kept.clear()
+            self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def take_reordered(self) -> bool:
-        """Whether priorities of queues have changed since the last call."""
+        """Whether priorities of queues, or whether they take turns by share, have changed since the last call."""
         reordered, self._reordered = self._reordered, False
         return reordered
 
@@ -167,9 +228,10 @@ class QueueCapacity:
         if known is None and not queue:
             return
         use = PodUse(queue, pod.shape.requests)
-        if pod.key in self._asked:
+        if pod.key in self._asked or pod.key in self._claims:
             self.stops_waiting(pod.key)
         if known == use:
+            self._note_leaving(pod)
             return
         if known is not None:
             self._freed()
@@ -182,8 +244,17 @@ class QueueCapacity:
         self._pods.setdefault(queue, {})[pod.key] = None
         self.use_changes += 1
         self._add(use)
+        if self._keeping:
+            self._note(ClusterEvent.CANDIDATES_CHANGED)
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
         self._stale |= pod.group in self._groups_reserving  # fewer of the others start together
+        self._note_leaving(pod)
+
+    def _note_leaving(self, pod: Pod) -> None:
+        if pod.deleted is not None:
+            self.leaves(pod.key)
+        elif self._leaving.pop(pod.key, None) is not None:
+            self._answers.clear()
 
     def release(self, pod: Key) -> None:
         if self._drop(pod):
@@ -191,21 +262,31 @@ class QueueCapacity:
         self.stops_waiting(pod)
 
     def stops_waiting(self, pod: Key) -> None:
-        """The pod waits for its queue no longer, so nobody waits behind it."""
+        """The pod waits for its queue no longer, so nobody waits behind it or for it."""
         self._asked.pop(pod, None)
         self._passes(pod)
+        self._gives_up(pod)
+
+    def leaves(self, pod: Key) -> None:
+        """The pod is being evicted: what it uses will be free."""
+        use = self._use.get(pod)
+        if use is not None and self._leaving.get(pod) != use:
+            self._leaving[pod] = use
+            self._weigh_again()
 
     def _freed(self) -> None:
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+        if self._keeping:
+            self._note(ClusterEvent.CANDIDATES_CHANGED)
         self._stale |= len(self._reserving) > len(self.in_force)
 
     def waits(self, pod: Pod) -> None:
         """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
         known, asked = self._reserving.get(pod.key), self._asked.get(pod.key)
-        if known is None and asked is None and not pod.annotations:
+        if known is None and asked is None and not pod.annotations and pod.key not in self._claims:
             return
         queue = self.queue_of(pod)
-        if asked is not None and asked != queue:
+        if (asked is not None and asked != queue) or self._claims.queue_of(pod.key) not in ("", queue):
             self.stops_waiting(pod.key)
             self.changed[pod.key] = None
         if not queue or pod.gates or not opted_in(pod):
@@ -226,6 +307,7 @@ class QueueCapacity:
         whole = pod.group is None or len(self._reserving) == len(self.in_force) + 1  # no member has lost it
         if pod.key in self._fitting and pod.key not in self._use and whole:
             self._reserve(found)
+            self._weigh_again()
             self.in_force[pod.key] = found
             self._wake_at((found,), self._now)
         else:
@@ -234,6 +316,7 @@ class QueueCapacity:
     def _drop(self, pod: Key) -> bool:
         """Whether the pod used or reserved anything; it does no longer."""
         use, reserving = self._use.pop(pod, None), self._reserving.pop(pod, None)
+        self._leaving.pop(pod, None)
         held = self.in_force.pop(pod, None)
         if held is not None:
             self._unreserve(held)
@@ -249,14 +332,16 @@ class QueueCapacity:
 
     def _add(self, use: PodUse) -> None:
         node = self._tree.get(use.queue)
-        self._answers.clear()
+        self._weigh_again()
+        self._shares.clear()
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.add(use.requests)
 
     def _remove(self, use: PodUse) -> None:
         node = self._tree.get(use.queue)
-        self._answers.clear()
+        self._weigh_again()
+        self._shares.clear()
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.remove(use.requests)
@@ -264,6 +349,7 @@ class QueueCapacity:
     def _reserve(self, each: QueueReservation) -> None:
         node = self._tree.get(each.queue)
         self._answers.clear()
+        self._shares.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.reserve(each.pod.shape.requests)
@@ -271,6 +357,7 @@ class QueueCapacity:
     def _unreserve(self, each: QueueReservation) -> None:
         node = self._tree.get(each.queue)
         self._answers.clear()
+        self._shares.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.unreserve(each.pod.shape.requests)
@@ -288,11 +375,14 @@ class QueueCapacity:
 
     def _rebuild(self) -> None:
         priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
-        self._reordered |= priorities != self._priorities
-        self._priorities = priorities
+        sharing = any(queue.deserved.items for queue in self._queues.values())
+        self._reordered |= priorities != self._priorities or sharing != self._sharing
+        self._keeping = sharing or any(queue.guarantee.items for queue in self._queues.values())
+        self._priorities, self._sharing = priorities, sharing
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
         self._answers.clear()
+        self._shares.clear()
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():
@@ -305,21 +395,30 @@ class QueueCapacity:
         before, self.in_force = self.in_force, {}
         for held in before.values():
             self._unreserve(held)
-        self._stale, self.next_deadline = False, None
+        self._stale, self._kept_out, self.next_deadline = False, False, None
         units = self._units()
         self._overdue = any(self._is_over(unit, now) for unit in units)
         coming = self._overdue and self._node_is_coming()
+        beyond: set[str] = set()  # queues with a unit that is more than they deserve
+        later: list[list[QueueReservation]] = []  # these units, and those behind them in their queue
         for unit in units:
-            over = self._is_over(unit, now)
+            over, queue = self._is_over(unit, now), unit[0].queue
             self._wake_at(unit, now)
             if self._settled_at < self._rests_until(unit, now) <= now:
                 self.changed.update((each.pod.key, None) for each in unit)
             if over and not (coming and now < self._rests_until(unit, now)):
                 continue
+            if queue in beyond or not self._within_deserved(unit):
+                beyond.add(queue)
+                later.append(unit)
+            else:
+                self._reserve_together(unit)
+        for unit in later:
             self._reserve_together(unit)
         self._settled_at = now
         differ = before.keys() ^ self.in_force.keys()
         self.changed.update(dict.fromkeys(sorted(differ)))
+        self._weigh_again()
         if before.keys() - self.in_force.keys():
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
@@ -340,6 +439,11 @@ class QueueCapacity:
         there = sum(pod.key in self._use and pod.deleted is None for pod in members)
         return gang.min_count - there if gang is not None else 0
 
+    def _within_deserved(self, unit: Sequence[QueueReservation]) -> bool:
+        found = [(self._tree.get(each.queue), each.pod.shape.requests) for each in unit]
+        uses = [(node, requests) for node, requests in found if node is not None]
+        return len(uses) == len(unit) and may_reclaim(uses)
+
     def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
         """Puts those in force that fit, if they are as many as start together: any members of a gang, as in `check`."""
         taken: list[QueueReservation] = []
@@ -347,9 +451,13 @@ class QueueCapacity:
             node = self._tree.get(each.queue)
             if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
                 self._reserve(each)
-                taken.append(each)
+                if self._claims.kept_from(each.pod, (node, each.pod.shape.requests), self._tree, self._going):
+                    self._unreserve(each)
+                    self._kept_out = True
+                else:
+                    taken.append(each)
         group = unit[0].pod.group
-        if len(taken) < len(unit) and group is not None and len(taken) < self._needed(group):
+        if group is not None and len(taken) < self._needed(group):
             for each in taken:
                 self._unreserve(each)
             return
@@ -375,14 +483,44 @@ class QueueCapacity:
         known = self._reserving.get(pod.key)
         if known is None or pod.key in self.in_force or known.pod.reserved_at is None:
             return None
-        rest = known.since(now) + 2 * self._timeout - now
-        if not 0 < rest <= self._timeout:
+        rest = self._rest(known, now)
+        if rest is None:
             return None
         message = (
             f"no node came within {self._timeout:g}s: it does not reserve capacity of queue {known.queue} any more, "
             f"and may again in {rest:.0f}s"
         )
         return NotNow(GATED, message, WAKE_ON, {"queue": known.queue, "timeout": str(self._timeout)})
+
+    def _rest(self, reservation: QueueReservation, now: float) -> float | None:
+        """For how long the pod, whose time is over, does not reserve again; None if it may."""
+        rest = reservation.since(now) + 2 * self._timeout - now
+        return rest if 0 < rest <= self._timeout else None
+
+    def _has_had(self, pod: Pod) -> bool:
+        """Whether the pod has its capacity, or had it for its time and no node came."""
+        known = self._reserving.get(pod.key)
+        in_vain = known is not None and known.pod.reserved_at is not None and self._rest(known, self._now) is not None
+        return pod.key in self.in_force or in_vain
+
+    def wanted(self, pods: Sequence[Pod]) -> list[Use] | None:
+        """What the pods want of their queues; None if no victim can help them: a queue takes none, or they have had it.
+
+        A pod for which no node came evicts nobody while it rests: it would not keep what they leave.
+        """
+        uses: list[Use] = []
+        for pod in pods:
+            node = self._tree.get(self.queue_of(pod))
+            if node is None or not node.queue.is_open or self._has_had(pod) or _limits_devices(node, pod):
+                return None
+            uses.append((node, pod.shape.requests))
+        queue = self.queue_of(pods[0])
+        return uses if self._group_refusal(pods[0], queue, 0) is None else None
+
+    def kept_from(self, alike: Hashable) -> tuple[Use, ...]:
+        """What is kept from pods of this equivalence, which their queue has capacity for."""
+        kept = self._kept.get(alike)
+        return kept.wanted if kept is not None else ()
 
     def beyond(self, pod: Pod, members: int) -> NotNow:
         """What is said of a gang's member when the queue has capacity for so many of the others only."""
@@ -486,21 +624,36 @@ class QueueCapacity:
                 self._answers[alike] = refused
             return refused
         node.add(requests)
+        kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going)
+        if kept is not None:
+            node.remove(requests)
+            self._kept[alike] = kept
+            refused = _kept_not_now(kept, pod, (queue, self.queue_of(kept.pod)), allowed, alike)
+            if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
+                self._answers[alike] = refused
+            return refused
         taken.append((node, requests))
         return None
+
+    def _going(self) -> list[Use]:
+        found = [(self._tree.get(use.queue), use.requests) for use in self._leaving.values()]
+        return [(node, requests) for node, requests in found if node is not None]
 
     def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, QueueReservation]) -> bool:
         """Whether the pod fits once reservations of lower priority, the last in order first, are set aside.
 
         Those of queues of higher priority stay: they come first.
         """
-        ours = self.priority_of(pod)
+        ours = self._priorities.get(node.name, 0)
         lower = [each for each in self.in_force.values() if each.pod.priority < pod.priority]
         lower = [each for each in lower if self._priorities.get(each.queue, 0) <= ours]
         lower = [each for each in lower if each.pod.key not in displaced]
         aside: list[QueueReservation] = []
         for each in reversed(self.in_order(lower)):
             self._unreserve(each)
+            if self._takes_back(each, node, pod):
+                self._reserve(each)
+                continue
             aside.append(each)
             if node.fits(pod.shape.requests):
                 displaced |= {one.pod.key: one for one in aside}
@@ -508,6 +661,16 @@ class QueueCapacity:
         for each in aside:
             self._reserve(each)
         return False
+
+    def _takes_back(self, each: QueueReservation, node: VolcanoQueueNode, pod: Pod) -> bool:
+        """Whether the pod, started in place of this reservation, would be evicted for it: its queue deserves less."""
+        theirs, requests = self._tree.get(each.queue), pod.shape.requests
+        if theirs is None or theirs is node or not node.queue.reclaimable or not self._claims.may_evict(each.pod):
+            return False
+        node.add(requests)
+        gives = may_give((node, requests), [name for name, _ in each.pod.shape.requests.items])
+        node.remove(requests)
+        return gives and may_reclaim([(theirs, each.pod.shape.requests)])
 
     def _head(self, queue: str) -> tuple[QueueOrder, Key] | None:
         """The first of those that wait for a fifo queue: nobody behind it may start."""
@@ -549,7 +712,7 @@ class QueueCapacity:
 
     def is_short(self, stage: str, not_now: NotNow) -> bool:
         """Whether this stage said so because a queue has too little capacity, which victims can give back."""
-        return stage == self.name and "level" in not_now.numbers
+        return stage == self.name and not not_now.numbers.keys().isdisjoint(("level", "keptFor"))
 
     def nodes(self) -> Iterator[VolcanoQueueNode]:
         return iter(self._tree)
@@ -557,6 +720,12 @@ class QueueCapacity:
     def pods_of(self, queue: str) -> Iterable[Key]:
         """The pods of this queue on nodes."""
         return tuple(self._pods.get(queue, ()))
+
+    def not_ahead(self, queue: VolcanoQueueNode, pod: Pod) -> list[tuple[VolcanoQueueNode, Resources]]:
+        """What the queue reserves for this pod and for those that take their turn after it."""
+        order = QueuedPodInfo(pod).order
+        behind = [each for each in self.in_force.values() if each.queue == queue.name and each.order >= order]
+        return [(queue, each.pod.shape.requests) for each in behind]
 
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""
@@ -607,6 +776,22 @@ def _same(one: QueueReservation, other: QueueReservation) -> bool:
     same_order = one.order == other.order and one.pod.reserved_at == other.pod.reserved_at
     same_pod = one.pod.uid == other.pod.uid and one.pod.group == other.pod.group
     return same_order and same_pod and one.queue == other.queue and one.pod.shape.requests == other.pod.shape.requests
+
+
+def _kept_not_now(
+    kept: KeptCapacity, pod: Pod, queues: tuple[str, str], allowed: int, alike: tuple[object, ...]
+) -> NotNow:
+    """The queues are that of the pod and that of the one for whom capacity is kept."""
+    whom = f"{kept.pod.key.namespace}/{kept.pod.key.name}"
+    why = f", of more priority in queue {queues[1]}"
+    if queues[0] != queues[1]:
+        why = f": queue {queues[1]} stays within what it deserves, and queue {queues[0]} would use more than that"
+    wanted = {name: 0 for _, requests in kept.wanted for name, _ in requests.items}
+    for _, requests in kept.wanted:
+        wanted |= {name: wanted[name] + amount for name, amount in requests.items}
+    amounts = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in wanted.items())
+    message = f"waiting for queue capacity: {amounts} is kept for {whom}{why}"
+    return _not_now(pod, message, {"queue": queues[0], "kept": amounts, "keptFor": whom}, allowed, alike)
 
 
 def _not_now(

@@ -106,6 +106,9 @@ class QueueGates(Protocol):
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         """Their queue has capacity for these pods and no node fits."""
 
+    def keeps(self, pods: Iterable[Pod]) -> bool:
+        """Whether these pods reserve the capacity of their queue if no node fits."""
+
 
 class GatedByQueue:
     """A pod stays gated until its queue has capacity for it; then it is bound, or reserves that capacity."""
@@ -122,12 +125,14 @@ class GatedByQueue:
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         effects: list[PatchSpec] = []
         waiting = list(pods)
-        asked = any(opted_in(pod) for pod in waiting)  # a gang reserves as a whole, also for members that did not
-        for pod in waiting if asked else ():
+        for pod in waiting if self.keeps(waiting) else ():
             if pod.key not in self._capacity.in_force and self._capacity.queue_of(pod):
                 effects.append(self.removals.reserve(pod, now))
                 self._capacity.waits(self.as_assumed(pod))
         return effects
+
+    def keeps(self, pods: Iterable[Pod]) -> bool:
+        return any(opted_in(pod) for pod in pods)  # a gang as a whole, also for members that did not ask for the gate
 
 
 class GatesReleased:
@@ -142,6 +147,9 @@ class GatesReleased:
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         return []
+
+    def keeps(self, pods: Iterable[Pod]) -> bool:
+        return False
 
 
 def queue_gates(gated: bool, capacity: QueueCapacity, policy: WritePolicy) -> QueueGates:

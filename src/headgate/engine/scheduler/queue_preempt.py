@@ -1,21 +1,38 @@
-"""Preemption by queue: victims for pods that their Volcano queue has no capacity for."""
+"""Preemption by queue: victims for pods that their Volcano queue has no capacity for, and whose pods leave a node.
+
+A queue keeps what it deserves, whoever comes. What it uses beyond that it gives back to a pod whose queue stays within
+what that one deserves, and otherwise to pods of higher priority.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
+from headgate.placement.nominations import Nominations
+from headgate.preemption.candidates import BY_PRIORITY, Reach
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
-from headgate.preemption.volcano import QueueUnit, Use, may_reclaim, victims_elsewhere, victims_within
+from headgate.preemption.volcano import (
+    QueueUnit,
+    Use,
+    add,
+    givable,
+    may_reclaim,
+    remove,
+    victims_elsewhere,
+    victims_within,
+)
 from headgate.queueing.queue import QueuedPodInfo
 from headgate.quota.volcano import VolcanoQueueNode
 
@@ -30,78 +47,58 @@ class QueuePreemptionResult(Struct, frozen=True):
 NOTHING = QueuePreemptionResult()
 
 
-class QueuePreemptStage:
-    """A search that found nothing is not repeated for pods alike until something changed."""
+class QueueUnits:
+    """The running pods of queues, as the units that are evicted together."""
 
-    def __init__(
-        self, cache: ClusterCache, capacity: QueueCapacity, preempt: PreemptStage, enabled: frozenset[str]
-    ) -> None:
+    def __init__(self, cache: ClusterCache, capacity: QueueCapacity) -> None:
         self._cache = cache
         self._capacity = capacity
-        self._preempt = preempt
-        self._enabled = enabled  # the schedulerNames whose profile has preemption on
-        self._in_vain: dict[Hashable, None] = {}
-        self._in_vain_at = -1
 
-    def run(
-        self, info: QueuedPodInfo, pods: list[Pod], needed: int, alike: Hashable, now: float
-    ) -> QueuePreemptionResult:
-        """Evicts pods so that the first `needed` of these fit their queue, or says for whom they wait."""
-        if info.pod.scheduler_name not in self._enabled or not all(pod.preempts for pod in pods):
-            return NOTHING
-        if self._in_vain_at != self._capacity.use_changes:
-            self._in_vain_at = self._capacity.use_changes
-            self.forget_failed_searches()
-        alike = info.key if info.group is not None or alike is None else alike
-        if alike in self._in_vain:
-            return NOTHING
-        found = self._victims(pods[:needed], info.pod.priority)
-        if found is None:
-            self._in_vain[alike] = None
-            return NOTHING
-        if not found:
-            return QueuePreemptionResult("waiting for pods that are leaving")
-        preemptor = Preemptor(info.group or info.pod.key, tuple(pods[:needed]), needed, info.pod.priority)
-        effects = tuple(self._preempt.evict_units(info.key, preemptor, [each.unit for each in found], now))
-        leaving = sum(len(each.unit.pods) for each in found)
-        return QueuePreemptionResult(f"preempting {leaving} pods for it", effects)
+    def reaches(self, preemptor: Preemptor) -> tuple[Reach, ...]:
+        """Whom a preemptor that no node fits may evict: first by priority, then what other queues give back."""
+        capacity = self._capacity
+        mine = capacity.node(capacity.queue_of(preemptor.pods[0])) if capacity.in_use else None
+        if mine is None:
+            return (BY_PRIORITY,)
+        others = [node for node in capacity.nodes() if node is not mine]
+        pods = {pod for node in others for pod in capacity.pods_of(node.name)}
+        if not pods:
+            return (BY_PRIORITY,)
+        needed = preemptor.pods[: max(1, preemptor.needed)]
+        wanted = [(mine, pod.shape.requests) for pod in needed]
+        given = self._given(wanted, others, apart=preemptor.single)
+        by_priority = Reach(frozenset(pods - given))
+        if not given or not may_reclaim(wanted, capacity.not_ahead(mine, needed[0])):
+            return (by_priority,)
+        return by_priority, Reach(by_priority.kept, frozenset(given))
 
-    def forget_failed_searches(self) -> None:
-        self._in_vain.clear()
+    def _given(self, wanted: list[Use], others: list[VolcanoQueueNode], *, apart: bool) -> set[Key]:
+        """The pods that other queues give back; what one pod may have on a node does not depend on other nodes."""
+        places: dict[str, list[QueueUnit]] = {}
+        for unit in [unit for node in others for unit in self.of(node)]:
+            for name in self._nodes_of(unit) if apart else ("",):
+                places.setdefault(name, []).append(unit)
+        going = self.going(others)
+        found = [unit for here in places.values() for unit in givable(wanted, here, going)]
+        return {pod.key for each in found for pod in each.unit.pods}
 
-    def _victims(self, pods: list[Pod], priority: int) -> list[QueueUnit] | None:
-        wanted = [use for pod in pods if (use := self._wanted(pod)) is not None]
-        if len(wanted) < len(pods):
-            return None
-        node = wanted[0][0]
-        own = list(self._units(node))
-        within = victims_within(wanted, priority, own, self._going([node]))
-        if within is not None or not may_reclaim(wanted):
-            return within
-        everywhere = [level for level in self._capacity.nodes() if level is not node]
-        units = [unit for each in everywhere for unit in self._units(each)]
-        return victims_elsewhere(wanted, units, self._going([node, *everywhere]))
+    def _nodes_of(self, unit: QueueUnit) -> Iterable[str]:
+        charges = [self._cache.nodes.charge_of(pod.key) for pod in unit.unit.pods]
+        return dict.fromkeys(charge[0] for charge in charges if charge is not None)
 
-    def _wanted(self, pod: Pod) -> Use | None:
-        """None for pods that no victim can help: their queue takes none, or they reserve already."""
-        node = self._capacity.node(self._capacity.queue_of(pod))
-        if node is None or not node.queue.is_open or pod.key in self._capacity.in_force:
-            return None
-        return node, pod.shape.requests
-
-    def _running(self, node: VolcanoQueueNode) -> Iterator[Pod]:
+    def running(self, node: VolcanoQueueNode) -> Iterator[Pod]:
         for key in self._capacity.pods_of(node.name):
             charge = self._cache.nodes.charge_of(key)
             if charge is not None:
                 yield charge[1]
 
-    def _going(self, nodes: list[VolcanoQueueNode]) -> list[Use]:
-        return [(node, pod.shape.requests) for node in nodes for pod in self._running(node) if pod.deleted is not None]
+    def going(self, nodes: list[VolcanoQueueNode]) -> list[Use]:
+        return [(node, pod.shape.requests) for node in nodes for pod in self.running(node) if pod.deleted is not None]
 
-    def _units(self, node: VolcanoQueueNode) -> Iterator[QueueUnit]:
+    def of(self, node: VolcanoQueueNode) -> Iterator[QueueUnit]:
         """The running pods of the queue; gangs that leave whole are one unit, with members of whatever queue."""
         seen: dict[Key | GroupKey, None] = {}
-        for pod in self._running(node):
+        for pod in self.running(node):
             standing = self._cache.groups.standing(pod)
             whole = standing.whole and standing.gang is not None
             key = standing.gang if whole and standing.gang is not None else pod.key
@@ -120,3 +117,113 @@ class QueuePreemptStage:
     def _use(self, pod: Pod) -> Use | None:
         node = self._capacity.node(self._capacity.queue_of(pod))
         return (node, pod.shape.requests) if node is not None else None
+
+
+class QueuePreemptStage:
+    """A search that found nothing is not repeated for pods alike until something changed."""
+
+    def __init__(
+        self,
+        units: QueueUnits,
+        capacity: QueueCapacity,
+        preempt: PreemptStage,
+        enabled: frozenset[str],
+        *,
+        keeps: Callable[[Iterable[Pod]], bool],
+    ) -> None:
+        self._units = units
+        self._capacity = capacity
+        self._preempt = preempt
+        self._enabled = enabled  # the schedulerNames whose profile has preemption on
+        self._keeps = keeps  # whether pods reserve what victims leave them, if no node fits
+        self._in_vain: dict[Hashable, None] = {}
+        self._in_vain_at = -1
+
+    def run(
+        self, info: QueuedPodInfo, pods: list[Pod], needed: int, alike: Hashable, now: float
+    ) -> QueuePreemptionResult:
+        """Evicts pods so that the first `needed` of these fit their queue, or says for whom they wait."""
+        if info.pod.scheduler_name not in self._enabled or not all(pod.preempts for pod in pods):
+            return NOTHING
+        if self._in_vain_at != self._capacity.use_changes:
+            self._in_vain_at = self._capacity.use_changes
+            self.forget_failed_searches()
+        kept = self._capacity.kept_from(alike)
+        alike = (info.key if info.group is not None or alike is None else alike), bool(kept)
+        if alike in self._in_vain:
+            return NOTHING
+        found = self._victims(pods[:needed], info.pod.priority, kept)
+        preemptor = Preemptor(info.group or info.pod.key, tuple(pods[:needed]), needed, info.pod.priority)
+        if found and not self._keeps(pods) and not self._preempt.fits_without(info, [each.unit for each in found], now):
+            found = None
+        if found is None:
+            self._in_vain[alike] = None
+            return NOTHING
+        if not found:
+            return QueuePreemptionResult("waiting for pods that are leaving")
+        effects = tuple(self._preempt.evict_units(info.key, preemptor, [each.unit for each in found], now))
+        for pod in (pod for each in found for pod in each.unit.pods):
+            self._capacity.leaves(pod.key)
+        leaving = sum(len(each.unit.pods) for each in found)
+        return QueuePreemptionResult(f"preempting {leaving} pods for it", effects)
+
+    def forget_failed_searches(self) -> None:
+        self._in_vain.clear()
+
+    def _victims(self, pods: list[Pod], priority: int, kept: tuple[Use, ...]) -> list[QueueUnit] | None:
+        """What is `kept` for others counts as taken: then victims of its own queue alone can help."""
+        wanted = self._capacity.wanted(pods)
+        if not wanted:
+            return None
+        node = wanted[0][0]
+        own = list(self._units.of(node))
+        add(kept)
+        within = victims_within(wanted, priority, own, self._units.going([node]))
+        remove(kept)
+        if within is not None or kept or not may_reclaim(wanted):
+            return within
+        everywhere = [level for level in self._capacity.nodes() if level is not node]
+        units = [unit for each in everywhere for unit in self._units.of(each)]
+        return victims_elsewhere(wanted, units, self._units.going([node, *everywhere]))
+
+
+class ReclaimedNodes:
+    """A capacity stage: what a queue takes back on a node does not go to those it is taken from.
+
+    A pod that waits for its victims keeps its node from pods of its priority or less. Victims of another queue may have
+    a higher one, and would come back and be evicted again for ever. So a pod that puts its queue above what it deserves
+    waits until a pod of lower priority, whose queue is within what that one deserves, has the node nominated to it.
+    """
+
+    name = "QueueReclaim"
+    wake_on = frozenset({ClusterEvent.CANDIDATES_CHANGED, ClusterEvent.QUEUE_CAPACITY_FREED, ClusterEvent.ROOM_FREED})
+
+    def __init__(self, nominations: Nominations, capacity: QueueCapacity) -> None:
+        self._nominations = nominations
+        self._capacity = capacity
+
+    def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
+        if not self._capacity.in_use or not self._nominations:
+            return None
+        promised = [pod for pod in self._nominations.pods() if self._takes_back(pod)]
+        for allowed, pod in enumerate(pods if promised else ()):
+            queue = self._capacity.queue_of(pod)
+            before = [one for one in promised if one.priority < pod.priority and self._capacity.queue_of(one) != queue]
+            node = self._capacity.node(queue)
+            if before and node is not None and not may_reclaim([(node, pod.shape.requests)]):
+                first = min(before, key=lambda one: one.key)
+                theirs = self._capacity.queue_of(first)
+                message = f"waiting until queue {theirs} has taken back what it deserves on node {first.nominated}"
+                alike = (queue, pod.shape.requests, pod.priority, reason_for(pod))
+                return NotNow(reason_for(pod), message, self.wake_on, {"queue": queue}, allowed, alike)
+        return None
+
+    def charge(self, pod: Pod) -> None:
+        """Nothing is counted here."""
+
+    def release(self, pod: Key) -> None:
+        """Nothing is counted here."""
+
+    def _takes_back(self, pod: Pod) -> bool:
+        node = self._capacity.node(self._capacity.queue_of(pod))
+        return node is not None and may_reclaim([(node, pod.shape.requests)], self._capacity.not_ahead(node, pod))

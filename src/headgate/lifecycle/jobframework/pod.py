@@ -54,7 +54,7 @@ class PodAdapter:
     @property
     def can_restart(self) -> bool:
         """Only if it never ran: a pod that is stopped is deleted."""
-        return pod_writes.is_gated(self.pod)
+        return pod_writes.is_gated(self.pod) and not self.is_terminating
 
     @property
     def ending(self) -> Ending | None:

@@ -165,7 +165,6 @@ def _worth_remembering(pod: Pod) -> tuple[object, ...]:
 class PodGroupAdapter:
     """All pods of one group, at least one. The pod sets of their Workload, where there is one, are their places."""
 
-    can_restart = True
     on_hold = uid = ""
     workload_annotations: Mapping[str, str] = {IS_GROUP_WORKLOAD: "true"}
 
@@ -225,6 +224,12 @@ class PodGroupAdapter:
     @property
     def is_terminating(self) -> bool:
         return all(pod.deleted is not None for pod in self._pods)
+
+    @property
+    def can_restart(self) -> bool:
+        """Pods that we stopped may be replaced; we stop none that is gated, so all of these were deleted for good."""
+        deleted = [pod for pod in self._pods if pod.deleted is not None and pod_writes.is_gated(pod)]
+        return not deleted or len(deleted) < len(self._pods)
 
     @property
     def can_start(self) -> bool:

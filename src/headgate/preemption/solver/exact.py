@@ -203,7 +203,10 @@ def checked(problem: Problem, formulation: Formulation, answer: ProgramResult) -
         return None
     victims = formulation.victims(answer.values)
     placements = formulation.placements(problem, answer.values)
-    return ExactResult(victims, problem.cost(victims), placements) if problem.placed(victims, placements) else None
+    cost = problem.cost(victims)
+    if not formulation.is_allowed(cost) or not problem.placed(victims, placements):
+        return None
+    return ExactResult(victims, cost, placements)
 
 
 class Folded(Struct, frozen=True):

@@ -15,7 +15,7 @@ from itertools import groupby
 from math import gcd
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from headgate.preemption.solver.problem import SUM_OFFSET, Cost, Criterion, Placements, Problem
 
@@ -75,18 +75,27 @@ class Formulation(Struct, frozen=True):
     evicting: Mapping[int, int]  # candidate: its column, one if it is evicted
     placing: Mapping[tuple[int, int], int]  # wanted and row: the column that counts placements
     lowest: int  # priority among the candidates; the sum of priorities is counted from it
+    allowed: dict[Criterion, int] = field(default_factory=dict)  # the most by each criterion that is limited
 
     def measure(self, criterion: Criterion, cost: Cost) -> int:
         """The cost by this criterion, as the program's measures count it."""
         shift = (self.lowest + SUM_OFFSET) * cost.victims if criterion is Criterion.PRIORITIES else 0
         return cost.on(criterion) - shift
 
-    def exclude(self, problem: Problem, values: Sequence[int]) -> bool:
-        """Excludes a solution of the rounded program that does not fit in fact, by one row where it does not.
+    def is_allowed(self, cost: Cost) -> bool:
+        """Whether it is within all limits in whole numbers."""
+        return all(self.measure(criterion, cost) <= most for criterion, most in self.allowed.items())
 
-        So many pods cannot be placed on that row unless a candidate is evicted there that this solution keeps.
+    def exclude(self, problem: Problem, values: Sequence[int]) -> bool:
+        """Excludes a solution of the rounded program that costs too much or does not fit in fact.
+
+        What costs too much does so with more victims as well. What does not fit does not on some row: so many pods
+        cannot be placed there unless a candidate is evicted that this solution keeps.
         """
         victims = self.victims(values)
+        if not self.is_allowed(problem.cost(victims)):
+            self.program.at_most({self.evicting[index]: 1 for index in victims}, len(victims) - 1)
+            return True
         free = problem.capacity(victims)
         on_rows: dict[int, dict[int, int]] = {}
         for (wanted, row), at in self.placing.items():
@@ -117,7 +126,8 @@ class Formulation(Struct, frozen=True):
     def at_most(self, criteria: Iterable[Criterion], cost: Cost) -> None:
         """Nothing costs more than this by these criteria."""
         for criterion in criteria:
-            self.program.at_most(self.program.measures[criterion], self.measure(criterion, cost))
+            self.allowed[criterion] = self.measure(criterion, cost)
+            self.program.at_most(self.program.measures[criterion], self.allowed[criterion])
 
     def victims(self, values: Sequence[int]) -> tuple[int, ...]:
         return tuple(index for index, at in self.evicting.items() if values[at])

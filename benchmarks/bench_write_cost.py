@@ -1,0 +1,339 @@
+"""What a write and a watch cost a real kube-apiserver, in CPU time of that process.
+
+python benchmarks/bench_write_cost.py
+python benchmarks/bench_write_cost.py --objects 100
+
+Each way to say the same is used once for each of many objects, one request at a time, and the CPU time that
+kube-apiserver has used since (from /proc) is divided by their number; etcd's is not counted. The ways take turns in
+rounds, so that garbage collection and whatever else the machine does fall on all of them; the median of the rounds is
+shown, as a ratio against the merge patch of a Workload's status with short conditions in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kubernetes"))
+
+from assets import MissingProgram
+from bench_queues_kubernetes import API, condition, install, until_quiet, workload
+from bench_quota import BASELINE
+from cluster import Cluster
+from objects import create_namespace, pod, pods_path
+from wire import JSON_PATCH, MERGE_PATCH, Client, Server
+
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf;stream=watch"
+SPACE = "cost"
+WORKLOADS = f"{API}/namespaces/{SPACE}/workloads"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events"
+MANAGERS = 6  # field managers, where managedFields grow
+SHORT = "2 more needed in flavor default"
+LONG = "insufficient unused quota for cpu in flavor default, 2 more needed " * 14
+
+Object = dict[str, Any]
+
+
+class Thing:
+    """One object of the server, as the last answer showed it."""
+
+    def __init__(self, path: str, shown: Object) -> None:
+        self.path, self.shown = path, shown
+
+    @property
+    def tests(self) -> list[Object]:
+        meta = self.shown["metadata"]
+        return [{"op": "test", "path": f"/metadata/{one}", "value": meta[one]} for one in ("uid", "resourceVersion")]
+
+    @property
+    def precondition(self) -> Object:
+        return {one: self.shown["metadata"][one] for one in ("uid", "resourceVersion")}
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    body: Any
+    content_type: str = "application/json"
+
+
+class Way(NamedTuple):
+    """A way to say something about an object; `turn` makes each write differ from the last."""
+
+    name: str
+    ask: Callable[[Thing, int], Request]
+
+
+def refusal(text: str, turn: int) -> Object:
+    return {**condition("QuotaReserved", "WaitingForQuota"), "status": "False", "message": f"{text} ({turn})"}
+
+
+def merge(text: str, **query: str) -> Callable[[Thing, int], Request]:
+    def ask(thing: Thing, turn: int) -> Request:
+        asked = f"?fieldManager={query['manager']}" if query else ""
+        body = {"metadata": thing.precondition, "status": {"conditions": [refusal(text, turn)]}}
+        return Request("PATCH", f"{thing.path}/status{asked}", body, MERGE_PATCH)
+
+    return ask
+
+
+def merge_whole(thing: Thing, turn: int) -> Request:
+    """As an admission is written: two conditions and the assignment of quota."""
+    assigned = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}, "count": 1}
+    told = [
+        {**condition("QuotaReserved", "QuotaReserved"), "message": f"Quota reserved ({turn})"},
+        condition("Admitted", "Admitted"),
+    ]
+    status = {"admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]}, "conditions": told}
+    body = {"metadata": thing.precondition, "status": status}
+    return Request("PATCH", f"{thing.path}/status", body, MERGE_PATCH)
+
+
+def json_patch(thing: Thing, turn: int) -> Request:
+    change = {"op": "add", "path": "/status", "value": {"conditions": [refusal(SHORT, turn)]}}
+    return Request("PATCH", f"{thing.path}/status", [*thing.tests, change], JSON_PATCH)
+
+
+def put(thing: Thing, turn: int) -> Request:
+    whole = {**thing.shown, "status": {**thing.shown.get("status", {}), "conditions": [refusal(SHORT, turn)]}}
+    return Request("PUT", f"{thing.path}/status", whole)
+
+
+def apply(thing: Thing, turn: int) -> Request:
+    meta = thing.shown["metadata"]
+    body = {
+        "apiVersion": thing.shown["apiVersion"],
+        "kind": thing.shown["kind"],
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+        "status": {"conditions": [refusal(SHORT, turn)]},
+    }
+    return Request("PATCH", f"{thing.path}/status?fieldManager=bench&force=true", body, APPLY)
+
+
+def waits(turn: int) -> Object:
+    return {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"{SHORT} ({turn})"}
+
+
+def strategic(thing: Thing, turn: int) -> Request:
+    body = {"metadata": {"uid": thing.shown["metadata"]["uid"]}, "status": {"conditions": [waits(turn)]}}
+    return Request("PATCH", f"{thing.path}/status", body, STRATEGIC_MERGE_PATCH)
+
+
+def pod_merge(thing: Thing, turn: int) -> Request:
+    body = {"metadata": thing.precondition, "status": {"conditions": [waits(turn)]}}
+    return Request("PATCH", f"{thing.path}/status", body, MERGE_PATCH)
+
+
+def pod_json_patch(thing: Thing, turn: int) -> Request:
+    change = {"op": "add", "path": "/status/conditions", "value": [waits(turn)]}
+    return Request("PATCH", f"{thing.path}/status", [*thing.tests, change], JSON_PATCH)
+
+
+def pod_put(thing: Thing, turn: int) -> Request:
+    whole = {**thing.shown, "status": {**thing.shown["status"], "conditions": [waits(turn)]}}
+    return Request("PUT", f"{thing.path}/status", whole)
+
+
+def pod_apply(thing: Thing, turn: int) -> Request:
+    request = apply(thing, turn)
+    return request._replace(body={**request.body, "status": {"conditions": [waits(turn)]}})
+
+
+def event(thing: Thing, turn: int) -> Request:
+    meta = thing.shown["metadata"]
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{meta['name']}.{turn}-{time.monotonic_ns()}", "namespace": SPACE},
+        "eventTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime()),
+        "reportingController": "headgate.dev/bench",
+        "reportingInstance": "bench",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "type": "Warning",
+        "note": SHORT,
+        "regarding": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "namespace": SPACE, "uid": meta["uid"]},
+    }
+    return Request("POST", EVENTS, body)
+
+
+OF_WORKLOADS = (
+    Way("merge patch", merge(SHORT)),
+    Way("JSON patch with tests", json_patch),
+    Way("update of the subresource", put),
+    Way("server-side apply", apply),
+    Way("merge patch, 1 kB of text", merge(LONG)),
+    Way("merge patch, an admission", merge_whole),
+)
+OF_PODS = (
+    Way("pod: strategic merge patch", strategic),
+    Way("pod: merge patch", pod_merge),
+    Way("pod: JSON patch with tests", pod_json_patch),
+    Way("pod: update of the subresource", pod_put),
+    Way("pod: server-side apply", pod_apply),
+    Way("event", event),
+)
+
+
+class Bench:
+    def __init__(self, cluster: Cluster, client: Client) -> None:
+        self._cluster, self._client = cluster, client
+        self._turn = 0
+
+    async def cost(self, way: Way, things: Sequence[Thing]) -> float:
+        """CPU milliseconds of kube-apiserver for one write."""
+        self._turn += 1
+        before = self._cluster.apiserver.cpu_seconds
+        for thing in things:
+            answer = await self._client.request(*way.ask(thing, self._turn))
+            assert answer.code < 300, f"{way.name}: {answer.body.decode(errors='replace')}"
+            if way.ask is not event:
+                thing.shown = answer.value
+        return 1000 * (self._cluster.apiserver.cpu_seconds - before) / len(things)
+
+    async def costs(self, ways: Sequence[Way], things: Sequence[Thing], rounds: int) -> dict[str, float]:
+        """The median of the rounds, by way; a round before these warms the server up."""
+        measured: dict[str, list[float]] = {way.name: [] for way in ways}
+        for turn in range(rounds + 1):
+            for way in ways:
+                spent = await self.cost(way, things)
+                if turn:
+                    measured[way.name].append(spent)
+        return {name: statistics.median(spent) for name, spent in measured.items()}
+
+    async def spent(self, work: Callable[[], Awaitable[None]]) -> float:
+        """CPU milliseconds of kube-apiserver for the work."""
+        before = self._cluster.apiserver.cpu_seconds
+        await work()
+        return 1000 * (self._cluster.apiserver.cpu_seconds - before)
+
+
+async def created(client: Client, path: str, manifests: Sequence[Object]) -> list[Thing]:
+    answers = [await client.create(path, manifest) for manifest in manifests]
+    return [Thing(f"{path}/{answer.value['metadata']['name']}", answer.value) for answer in answers]
+
+
+class Accepting(Server):
+    """A server that is asked for another encoding."""
+
+    accept = PROTOBUF
+
+    def head(self, method: str, path: str, length: int, content_type: str) -> bytes:
+        return super().head(method, path, length, content_type).replace(b"application/json", self.accept.encode(), 1)
+
+
+@contextlib.asynccontextmanager
+async def watched(server: Server, path: str, watchers: int) -> AsyncIterator[None]:
+    """So many watches of the collection go on meanwhile."""
+    async with Client(server) as client:
+        tasks = [asyncio.ensure_future(_listen(client, path)) for _ in range(watchers)]
+        await asyncio.sleep(1.0)
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+async def _listen(client: Client, path: str) -> None:
+    while True:
+        async for _ in client.lines(f"{path}?watch=true&allowWatchBookmarks=true"):
+            pass
+
+
+WATCHERS = 8  # at once, so that the cost of one is told from chance
+
+
+async def watch_costs(bench: Bench, server: Server, works: list[Thing], pods: list[Thing]) -> list[tuple[str, float]]:
+    """What one watch adds to a write, in CPU milliseconds."""
+    rows = []
+    protobuf = Accepting(*server)
+    for name, way, things, path, reached in (
+        ("one watch of Workloads, JSON", OF_WORKLOADS[0], works, WORKLOADS, server),
+        ("one watch of pods, JSON", OF_PODS[0], pods, pods_path(SPACE), server),
+        ("one watch of pods, protobuf", OF_PODS[0], pods, pods_path(SPACE), protobuf),
+    ):
+        alone = await bench.cost(way, things)
+        async with watched(reached, path, WATCHERS):
+            beside = await bench.cost(way, things)
+        rows.append((name, (beside - (alone + await bench.cost(way, things)) / 2) / WATCHERS))
+    return rows
+
+
+async def start_costs(bench: Bench, client: Client, objects: int) -> list[tuple[str, float]]:
+    """What it costs to learn all objects at a start, for each object."""
+
+    async def listed() -> None:
+        for _ in range(WATCHERS):
+            await client.get_bytes(pods_path(SPACE))
+
+    async def streamed() -> None:
+        query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+        for _ in range(WATCHERS):
+            async for line in client.lines(f"{pods_path(SPACE)}?{query}"):
+                if b"initial-events-end" in line:
+                    break
+
+    return [
+        ("list, of one pod", await bench.spent(listed) / WATCHERS / objects),
+        ("sendInitialEvents, of one pod", await bench.spent(streamed) / WATCHERS / objects),
+    ]
+
+
+async def measure(cluster: Cluster, objects: int, rounds: int) -> list[tuple[str, float]]:
+    async with Client(cluster.server) as client:
+        await create_namespace(client, SPACE)
+        await until_quiet(cluster)
+        works = await created(client, WORKLOADS, [workload("lq", BASELINE[0], index) for index in range(objects)])
+        pods = await created(client, pods_path(SPACE), [pod(f"p{index}") for index in range(objects)])
+        bench = Bench(cluster, client)
+        rows = list((await bench.costs(OF_WORKLOADS, works, rounds)).items())
+        for manager in range(MANAGERS):
+            await bench.cost(Way("", merge(SHORT, manager=f"manager-{manager}")), works)
+        grown = await bench.costs((Way(f"merge patch, after {MANAGERS} managers", merge(SHORT)),), works, rounds)
+        rows += grown.items()
+        rows += (await bench.costs(OF_PODS, pods, rounds)).items()
+        rows += await watch_costs(bench, cluster.server, works, pods)
+        rows += await start_costs(bench, client, objects)
+        return rows
+
+
+def report(rows: Sequence[tuple[str, float]]) -> None:
+    base = rows[0][1]
+    print(f"{'':40}{'CPU ms':>10}{'ratio':>10}")
+    for name, spent in rows:
+        print(f"{name:40}{spent:10.2f}{spent / base:10.2f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What a write and a watch cost a real kube-apiserver.")
+    parser.add_argument("--objects", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=3)
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, Cluster(Path(folder)) as cluster:
+            install(cluster)
+            report(uvloop.run(measure(cluster, chosen.objects, chosen.rounds)))
+    except MissingProgram as trouble:
+        print(f"error: {trouble}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Capacity that is kept for pods that wait: nobody starts whom one of them would have evicted at once.
+
+Without this, a pod that was evicted comes back, takes its place before the pod it left for, and is evicted again, for
+ever. Who waits is what the scheduling queue holds, so a fresh process keeps the same capacity for the same pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from headgate.model.keys import Key, Kind
+from headgate.model.pod import Pod
+from headgate.model.resources import Resources
+from headgate.model.volcano import DequeueStrategy
+from headgate.preemption.volcano import Use, add, fit, may_give, may_reclaim, remove
+from headgate.queueing.queue import QueuedPodInfo
+from headgate.quota.volcano import QueueTree
+
+
+class QueueClaim(Struct, frozen=True):
+    """What entries of the scheduling queue want of a Volcano queue that differ in nothing a queue looks at."""
+
+    queue: str
+    requests: Resources
+    priority: int
+    devices: bool  # whether resource claims name devices
+    gang: Key | None = None  # the oldest pod of a gang, which shares its claim with nobody
+
+
+class KeptCapacity(Struct, frozen=True):
+    """Who keeps a pod from starting, and what for."""
+
+    pod: Pod  # the first of them
+    wanted: tuple[Use, ...]
+
+
+class QueueClaims:
+    """The entries that wait, by queue and claim, with those that have started, left or changed since taken out."""
+
+    def __init__(
+        self,
+        enabled: frozenset[str],
+        waiting: Callable[[Pod], Sequence[Pod]],
+        wanted: Callable[[Sequence[Pod]], Sequence[Use] | None],
+        reserves: Callable[[Pod], bool],
+    ) -> None:
+        self._enabled = enabled  # the schedulerNames whose profile has preemption on
+        self._waiting = waiting  # the pods that start together with the first of an entry; none if there is no entry
+        self._wanted = wanted  # what they want, if nothing but capacity keeps them
+        self._reserves = reserves  # whether a pod has its capacity already, or had it in vain and rests
+        self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
+        self._claim_of: dict[Key, QueueClaim] = {}
+        self._first: dict[str, Key] = {}  # of fifo queues, while the entries of the queue stay the same
+
+    def __contains__(self, pod: Key) -> bool:
+        return pod in self._claim_of
+
+    def queue_of(self, pod: Key) -> str:
+        """The queue that the entry of this pod waits for; empty if it does not wait."""
+        claim = self._claim_of.get(pod)
+        return claim.queue if claim is not None else ""
+
+    def enter(self, info: QueuedPodInfo, queue: str) -> bool:
+        """The entry waits. Whether that is a claim nobody had."""
+        pod = info.pod
+        if not self.may_evict(pod):
+            return self.leave(pod.key)
+        devices = any(claim.kind is Kind.DEVICE_CLAIM for claim in pod.shape.claims)
+        gang = pod.key if info.group is not None else None
+        claim = QueueClaim(queue, pod.shape.requests, pod.priority, devices, gang)
+        before = self._claim_of.get(pod.key)
+        if before is not None and before != claim:
+            self.leave(pod.key)
+        self._claim_of[pod.key] = claim
+        entries = self._entries.setdefault(queue, {}).setdefault(claim, {})
+        entries[pod.key] = pod
+        self._first.pop(queue, None)
+        return len(entries) == 1 and before != claim
+
+    def leave(self, pod: Key) -> bool:
+        """The pod waits no longer, or has another claim. Whether nobody has the one it had."""
+        claim = self._claim_of.pop(pod, None)
+        if claim is None:
+            return False
+        entries = self._entries[claim.queue]
+        del entries[claim][pod]
+        self._first.pop(claim.queue, None)
+        if entries[claim]:
+            return False
+        del entries[claim]
+        if not entries:
+            del self._entries[claim.queue]
+        return True
+
+    def may_evict(self, pod: Pod) -> bool:
+        return pod.preempts and pod.scheduler_name in self._enabled
+
+    def kept_from(self, pod: Pod, use: Use, tree: QueueTree, going: Callable[[], Iterable[Use]]) -> KeptCapacity | None:
+        """What is kept from the pod, whose use is counted in the tree already; None if it may have it.
+
+        Those for whom it would be evicted count first, as far as they fit once the pods that are leaving are gone.
+        """
+        rivals = self._rivals(pod, use, tree)
+        if not rivals:
+            return None
+        first, kept, left = None, list[Use](), list(going())
+        remove([use, *left])
+        for claim in rivals:
+            for pods in self._waiting_with(claim):
+                wanted = self._wanted(pods) if pod.group is None or pods[0].group != pod.group else None
+                if not wanted or not all(self.may_evict(each) for each in pods):
+                    continue
+                if (claim.queue != use[0].name and not may_reclaim(wanted)) or not fit(wanted):
+                    break
+                first = first or pods[0]
+                add(wanted)
+                kept += wanted
+        keeps = not fit([use])
+        remove(kept)
+        add([use, *left])
+        return KeptCapacity(first, tuple(kept)) if keeps and first is not None else None
+
+    def _rivals(self, pod: Pod, use: Use, tree: QueueTree) -> list[QueueClaim]:
+        """Those of its queue with more priority, then those of others that may take back what it has too much."""
+        node = use[0]
+        own = [claim for claim in self._next_of(node.name, tree) if claim.priority > pod.priority]
+        over = {name for name, amount in node.totals.items() if amount > node.queue.deserved[name]}
+        others: list[QueueClaim] = []
+        if over and node.queue.reclaimable and may_give(use, over):
+            levels = [level for level in map(tree.get, self._entries) if level is not None and level is not node]
+            for level in levels:
+                if level.queue.deserved.items and level.queue.is_open:
+                    others += self._next_of(level.name, tree)
+        others = [each for each in others if each.gang is not None or _names(each) & over]
+        return [*sorted(own, key=_order), *sorted(others, key=_order)] if own or others else []
+
+    def _next_of(self, queue: str, tree: QueueTree) -> list[QueueClaim]:
+        """The claims on this queue: of a fifo queue that of the first entry alone."""
+        entries, level = self._entries.get(queue), tree.get(queue)
+        if not entries or level is None:
+            return []
+        if level.queue.dequeue is not DequeueStrategy.FIFO:
+            return list(entries)
+        if queue not in self._first:
+            pods = [pod for each in entries.values() for pod in each.values()]
+            self._first[queue] = min(pods, key=lambda pod: QueuedPodInfo(pod).order).key
+        return [self._claim_of[self._first[queue]]]
+
+    def _waiting_with(self, claim: QueueClaim) -> Iterator[Sequence[Pod]]:
+        """The pods of each entry that waits with this claim."""
+        for key, pod in list(self._entries.get(claim.queue, {}).get(claim, {}).items()):
+            pods = self._waiting(pod)
+            if pods and not any(self._reserves(each) for each in pods):
+                yield pods
+            else:
+                self.leave(key)
+
+
+def _names(claim: QueueClaim) -> set[str]:
+    return {name for name, _ in claim.requests.items}
+
+
+def _order(claim: QueueClaim) -> tuple[int, str, tuple[tuple[str, int], ...], bool, str]:
+    """The same order in a fresh process."""
+    gang = str(claim.gang) if claim.gang is not None else ""
+    return -claim.priority, claim.queue, claim.requests.items, claim.devices, gang

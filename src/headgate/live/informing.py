@@ -1,0 +1,142 @@
+"""Informative writes: how many may be under way, and which of them wait.
+
+Decisive writes (bind, admit, evict, start) go at once. What only tells how things stand shares the capacity that the
+API server has left: all of it while the server is idle, a trickle while it is saturated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+
+from msgspec import Struct, structs
+
+from headgate.model.effects import EmitEvent, PatchStatus, PodCondition
+from headgate.model.keys import Key
+from headgate.model.settings import InformWithin
+
+MOST = 16  # informative writes under way
+FEWEST = 1  # while the server is saturated
+OVERDUE = 2  # while it is saturated and some are older than they may be
+SLOW = 0.1  # seconds: a server that answers sooner is not saturated
+SLOWER = 3.0  # times as long as at best
+WEIGHT = 0.1  # of one answer in the mean
+FORGETS = 1.0001  # by how much the best time grows with each answer: the way to the server may have become longer
+EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
+
+
+class InformWindow:
+    """How many informative writes may be under way, by how long the server takes to answer: additive increase,
+    multiplicative decrease.
+    """
+
+    def __init__(self, within: InformWithin) -> None:
+        self._within = within
+        self._size = float(MOST)
+        self._best, self._mean = math.inf, 0.0
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether the server takes much longer than it would if it had nothing else to do."""
+        return self._mean > max(SLOW, SLOWER * self._best)
+
+    @property
+    def most_late(self) -> float:
+        """Seconds after which an informative write is overdue."""
+        return self._within.saturated if self.is_saturated else self._within.idle
+
+    def answered(self, seconds: float) -> None:
+        """The server took so long for a write, from when it could have been sent."""
+        self._best = min(self._best * FORGETS, seconds)
+        self._mean += WEIGHT * (seconds - self._mean)
+        self._size = max(FEWEST, self._size / 2) if self.is_saturated else min(MOST, self._size + 1)
+
+    def size(self, age: float) -> int:
+        """How many may be under way, where the oldest that waits is so old."""
+        return max(int(self._size), OVERDUE) if age > self.most_late else int(self._size)
+
+
+Note = PatchStatus | EmitEvent
+Slot = tuple[object, ...]
+"""What a later note takes the place of an earlier one in: a status of an object, or its events of one reason."""
+
+
+class WaitingNote(Struct):
+    note: Note
+    since: float  # when the first of those came in whose place it has taken
+
+
+class WaitingNotes:
+    """Informative writes that name no version: of each object and status the latest, in the order in which the first
+    came. Events come after the others; too many of them, and those that are overdue, are dropped.
+    """
+
+    def __init__(self, most_late: float, dropped: Callable[[], None], merged: Callable[[], None]) -> None:
+        """Events that are older than `most_late` seconds are dropped."""
+        self._most_late, self._dropped, self._merged = most_late, dropped, merged
+        self._statuses: dict[Slot, WaitingNote] = {}
+        self._events: dict[Slot, WaitingNote] = {}
+
+    def __len__(self) -> int:
+        return len(self._statuses) + len(self._events)
+
+    @property
+    def since(self) -> float:
+        """Since when the oldest status waits; infinity when none does."""
+        return next(iter(self._statuses.values())).since if self._statuses else math.inf
+
+    def put(self, note: Note, now: float, *, is_saturated: bool) -> None:
+        """Of an object's events only the last is kept while the server is saturated; otherwise one of each reason."""
+        if isinstance(note, EmitEvent):
+            which = () if is_saturated else (note.reason, note.action)
+            self._put_event((note.target.uid, *which), note, now)
+            return
+        slot = note.target.key, type(note.change)
+        known = self._statuses.get(slot)
+        if known is None:
+            self._statuses[slot] = WaitingNote(note, now)
+        else:
+            known.note = _in_place_of(known.note, note)
+            self._merged()
+
+    def _put_event(self, slot: Slot, event: EmitEvent, now: float) -> None:
+        if self._events.pop(slot, None) is not None:
+            self._merged()
+        self._events[slot] = WaitingNote(event, now)
+        if len(self._events) > EVENTS_WAITING:
+            self._drop_oldest_event()
+
+    def take(self, busy: Container[Key], now: float) -> Note | None:
+        """The next that is not about an object with a write under way: two writes to one object keep their order."""
+        for slot, waiting in self._statuses.items():
+            if waiting.note.target.key not in busy:
+                del self._statuses[slot]
+                return waiting.note
+        while self._events:
+            slot, waiting = next(iter(self._events.items()))
+            if now - waiting.since <= self._most_late:
+                del self._events[slot]
+                return waiting.note
+            self._drop_oldest_event()
+        return None
+
+    def outdate(self, key: Key) -> None:
+        """The pod waits no more: what was to be said of that is not true."""
+        self._statuses.pop((key, PodCondition), None)
+
+    def clear(self) -> None:
+        self._statuses.clear()
+        self._events.clear()
+
+    def _drop_oldest_event(self) -> None:
+        del self._events[next(iter(self._events))]
+        self._dropped()
+
+
+def _in_place_of(earlier: Note, later: Note) -> Note:
+    """The later note; where it leaves the time of a condition as it stands, that is the time the earlier one sets."""
+    if isinstance(earlier, PatchStatus) and isinstance(later, PatchStatus) and earlier.target == later.target:
+        before, after = earlier.change, later.change
+        if isinstance(before, PodCondition) and isinstance(after, PodCondition) and after.at is None:
+            return structs.replace(later, change=structs.replace(after, at=before.at))
+    return later

@@ -1,0 +1,186 @@
+"""Informative writes: the latest value, as much of them as the server has capacity for, none lost."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+from test_live_performer import Server, bind, counts, event, note, performing, target
+from virtual_clock import VirtualClock
+
+from headgate.engine.in_flight import AwaitedPermits
+from headgate.live.informing import FEWEST, MOST, OVERDUE, InformWindow, WaitingNotes
+from headgate.model.effects import ClusterQueueDebt, Nomination, PatchStatus, PodCondition, WorkloadStatus
+from headgate.model.events import WritePermits
+from headgate.model.queues import QueuedWorkloadStatus
+from headgate.model.settings import InformWithin
+
+WITHIN = InformWithin(5.0, 60.0)
+QUICK, LONG = 0.01, 0.5  # seconds a server takes
+
+
+def window(*seconds: float) -> InformWindow:
+    made = InformWindow(WITHIN)
+    for one in seconds:
+        made.answered(one)
+    return made
+
+
+@pytest.mark.parametrize(
+    "answers, size, is_saturated",
+    [
+        pytest.param([], MOST, False, id="of a server that was never asked nothing bad is thought"),
+        pytest.param([QUICK] * 50, MOST, False, id="an idle server"),
+        pytest.param([QUICK] * 50 + [LONG] * 50, FEWEST, True, id="a server that takes much longer than at best"),
+        pytest.param([QUICK] * 50 + [LONG], MOST, False, id="one slow answer is no load"),
+        pytest.param([LONG] * 200, MOST, False, id="a server that is far away and not busy"),
+        pytest.param([QUICK] * 50 + [LONG] * 50 + [QUICK] * 50, MOST, False, id="a server that is idle again"),
+        pytest.param([0.001] * 50 + [0.05] * 50, MOST, False, id="fifty times as long is nothing where it is short"),
+        pytest.param([QUICK] * 50 + [LONG] * 3000, FEWEST, True, id="a load that lasts is still a load"),
+    ],
+)
+def test_how_many_may_be_under_way(answers, size, is_saturated):
+    made = window(*answers)
+    assert (made.size(0.0), made.is_saturated) == (size, is_saturated)
+
+
+def test_while_saturated_what_is_overdue_gets_a_little_more():
+    saturated = window(*[QUICK] * 50, *[LONG] * 50)
+    assert [saturated.size(age) for age in (0.0, 59.0, 61.0)] == [FEWEST, FEWEST, OVERDUE]
+
+
+@pytest.mark.parametrize(
+    "change, informs",
+    [
+        pytest.param(PodCondition("PodScheduled", "False", "Unschedulable", "", 0.0), True, id="why a pod waits"),
+        pytest.param(PodCondition("DisruptionTarget", "True", "Preempted", "", 0.0), False, id="a mark on a victim"),
+        pytest.param(Nomination("n"), False, id="a nomination, which keeps autoscalers from buying"),
+        pytest.param(ClusterQueueDebt(), True, id="a debt"),
+        pytest.param(QueuedWorkloadStatus(), False, id="an admission"),
+        pytest.param(WorkloadStatus(1, 1), False, id="what a class was worth, which decides"),
+    ],
+)
+def test_which_changes_of_status_only_inform(change, informs):
+    assert PatchStatus(target("a"), change).informs is informs
+
+
+def test_a_permitted_write_informs():
+    assert PatchStatus(target("a"), QueuedWorkloadStatus(), permitted=True).informs
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.dropped = self.merged = 0
+        self.notes = WaitingNotes(60.0, self._drop, self._merge)
+
+    def _drop(self) -> None:
+        self.dropped += 1
+
+    def _merge(self) -> None:
+        self.merged += 1
+
+    def put(self, *notes, now=0.0, is_saturated=False):
+        for one in notes:
+            self.notes.put(one, now, is_saturated=is_saturated)
+
+    def taken(self, *busy, now=0.0):
+        return list(iter(lambda: self.notes.take({one.key for one in busy}, now), None))
+
+
+def waits(name, message, at):
+    return PatchStatus(target(name), PodCondition("PodScheduled", "False", "Unschedulable", message, at))
+
+
+def test_a_later_note_takes_the_place_of_an_earlier_and_keeps_the_time_the_condition_changed():
+    told = Counting()
+    told.put(waits("a", "1 more", 7.0), waits("b", "1 more", 8.0), waits("a", "2 more", None))
+    assert told.taken() == [waits("a", "2 more", 7.0), waits("b", "1 more", 8.0)]
+    assert told.merged == 1
+
+
+def test_two_statuses_of_one_object_do_not_replace_each_other():
+    told = Counting()
+    debt = PatchStatus(counts("q").target, ClusterQueueDebt())
+    told.put(counts("q"), debt)
+    assert told.taken() == [counts("q"), debt]
+
+
+def test_events_come_last_and_only_while_saturated_one_stands_for_all_of_its_object():
+    told = Counting()
+    other = structs.replace(event("a"), reason="FailedScheduling")
+    told.put(event("a"), other, event("a"), event("b"), note("a"))
+    assert told.taken() == [note("a"), other, event("a"), event("b")], "of one reason the last"
+    told.put(event("a"), event("b"), other, is_saturated=True)
+    assert told.taken() == [event("b"), other]
+    assert told.merged == 2
+
+
+def test_an_event_that_could_not_be_sent_in_time_is_dropped_and_counted():
+    told = Counting()
+    told.put(event("a"), now=0.0)
+    told.put(event("b"), now=50.0)
+    assert told.taken(now=70.0) == [event("b")]
+    assert told.dropped == 1
+
+
+def test_what_is_under_way_about_an_object_is_not_overtaken():
+    told = Counting()
+    told.put(note("a"), note("b"))
+    assert told.taken(target("a")) == [note("b")]
+    assert told.taken() == [note("a")]
+
+
+def refusal(name: str) -> PatchStatus:
+    return PatchStatus(target(name), QueuedWorkloadStatus(), permitted=True)
+
+
+async def test_an_idle_server_gets_all_that_waits_in_the_engine_at_once():
+    server = Server()
+    async with performing(server) as (performer, watcher):
+        performer.await_permits(AwaitedPermits(3, 995.0), 1000.0)
+        assert watcher.outcomes.get_nowait() == WritePermits(3)
+        for name in ("a", "b", "c"):
+            performer.submit(refusal(name))
+        await server.expect(3)
+        performer.await_permits(None, 1000.0)
+        assert watcher.outcomes.qsize() == 0 or not isinstance(watcher.outcomes.get_nowait(), WritePermits)
+
+
+async def test_permits_are_given_once_for_what_waits_and_no_more_than_may_be_under_way():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, watcher):
+        performer.await_permits(AwaitedPermits(100, 995.0), 1000.0)
+        assert watcher.outcomes.get_nowait() == WritePermits(MOST)
+        for number in range(MOST):
+            performer.submit(refusal(f"w{number}"))
+        performer.await_permits(AwaitedPermits(100 - MOST, 995.0), 1000.0)
+        await server.expect(MOST)
+        assert watcher.outcomes.empty(), "as many are under way as may be"
+        server.open.set()
+        told = [await watcher.next() for _ in range(2)]
+        assert sum(isinstance(one, WritePermits) for one in told) == 1
+
+
+async def test_whatever_waits_longest_is_told_first_here_or_in_the_engine():
+    server, clock = Server(), VirtualClock()
+    server.open.clear()
+    async with performing(server, clock) as (performer, watcher):
+        for number in range(MOST):
+            performer.submit(note(f"p{number}"))
+        performer.submit(note("late"))
+        performer.await_permits(AwaitedPermits(1, 40.0), 50.0)  # ten seconds ago, by the engine's clock
+        await server.expect(MOST)
+        server.open.set()
+        told = [await watcher.next() for _ in range(2)]
+        assert isinstance(told[1], WritePermits)
+
+
+async def test_a_decisive_write_that_waits_behind_a_permitted_one_of_its_object_is_next():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, watcher):
+        performer.submit(refusal("a"))
+        performer.submit(bind("a"))
+        await server.expect(1)
+        server.open.set()
+        assert [(await watcher.next()).effect for _ in range(2)] == [refusal("a"), bind("a")]
