@@ -60,6 +60,7 @@ bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_queue_gates.py
 	$(BIN)/python benchmarks/bench_fleet.py
 	$(BIN)/python benchmarks/bench_queues_kubernetes.py
+	$(BIN)/python benchmarks/bench_write_cost.py
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headgate needs Python 3.11 or newer: make PYTHON=python3.11")'

@@ -53,6 +53,9 @@ class NoRules:
     def prepare_create(self, new: Json) -> Json:
         return new
 
+    def defaulted(self, new: Json) -> Json:
+        return new
+
     def prepare_update(self, new: Json, old: Json) -> Json:
         return new
 
@@ -211,6 +214,7 @@ def main() -> None:
     print(f"bare decode and encode of a new pod ({len(bodies[0])} bytes): {floor:.1f} us")
     report("generic server alone", ApiServer(types=tuple(map(without_rules, RESOURCE_TYPES)), admission=()), floor)
     report("with the rules of the kinds", ApiServer(), floor)
+    report("with managers of fields too", ApiServer(tracks_fields=True), floor)
     report_workloads(floor)
 
 

@@ -79,12 +79,57 @@ def pod_manifest(index: int = 0) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    raw = json.dumps(pod_manifest(), separators=(",", ":")).encode()
-    ours = min(timeit.repeat(lambda: decode(Kind.POD, raw), number=TIMES, repeat=ROUNDS)) / TIMES
-    plain = min(timeit.repeat(lambda: json.loads(raw), number=TIMES, repeat=ROUNDS)) / TIMES
-    print(f"pod of {len(raw)} bytes: decode {ours * 1e6:.1f} us, json.loads {plain * 1e6:.1f} us")
+def demanding_manifest(index: int = 0) -> dict[str, Any]:
+    """The same pod, of a template that keeps its pods apart and spreads them over zones."""
+    pod = pod_manifest(index)
+    selector = {"matchLabels": {"app": "trainer"}}
+    apart = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    pod["spec"]["topologySpreadConstraints"] = [spread]
+    return pod
+
+
+def workload_manifest(index: int = 0) -> dict[str, Any]:
+    """A Workload in the queue, in one of many versions: its status says another thing in each."""
+    template = {"metadata": {"labels": {"app": "trainer"}}, "spec": pod_manifest()["spec"]}
+    waiting = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": f"{index} more needed"}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {**pod_manifest()["metadata"], "resourceVersion": str(1000 + index)},
+        "spec": {"queueName": "main", "podSets": [{"name": "main", "count": 3, "template": template}]},
+        "status": {"conditions": [{**waiting, "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    }
+
+
+def job_manifest(index: int = 0) -> dict[str, Any]:
+    """A Job in one of many versions."""
+    template = {"metadata": {"labels": {"app": "trainer"}}, "spec": pod_manifest()["spec"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**pod_manifest()["metadata"], "resourceVersion": str(1000 + index), "ownerReferences": []},
+        "spec": {"parallelism": 20, "completions": 20, "suspend": False, "template": template},
+        "status": {"active": 20 - index % 20, "succeeded": index % 20, "startTime": "2026-01-01T00:00:00Z"},
+    }
+
+
+def compare(title: str, kind: Kind, manifests: list[dict[str, Any]]) -> None:
+    raws = [json.dumps(each, separators=(",", ":")).encode() for each in manifests]
+    times = TIMES // len(raws)
+    ours = min(timeit.repeat(lambda: [decode(kind, raw) for raw in raws], number=times, repeat=ROUNDS))
+    plain = min(timeit.repeat(lambda: [json.loads(raw) for raw in raws], number=times, repeat=ROUNDS))
+    each = 1e6 / times / len(raws)
+    print(f"{title} of {len(raws[0])} bytes: decode {ours * each:.1f} us, json.loads {plain * each:.1f} us")
     print(f"decode takes {ours / plain:.2f} of the time of json.loads")
+
+
+def main() -> None:
+    compare("pod", Kind.POD, [pod_manifest()])
+    compare("pods of one template with affinity", Kind.POD, [demanding_manifest(index) for index in range(20)])
+    compare("Workload in many versions", Kind.KUEUE_WORKLOAD, [workload_manifest(index) for index in range(20)])
+    compare("Job in many versions", Kind.JOB, [job_manifest(index) for index in range(20)])
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ async def run(cluster: Cluster, nodes: int, pods: int, rounds: int, chosen: Sequ
                 figures = await race(course, contender, f"bench-{contender.name}-{number}")
                 results[contender.name].append(figures)
                 print(row(contender.name, figures), flush=True)
-        print("\n" + "\n".join(_ratios({name: _median(all_rounds) for name, all_rounds in results.items()})))
+        print("\n" + "\n".join(_ratios(results)))
 
 
 COLUMNS = ("bound/s", "with events/s", "events", "own CPU ms/pod", "server CPU ms/pod", "CPUs elsewhere")
@@ -227,14 +227,16 @@ def row(name: str, figures: Figures) -> str:
     return f"{name:14}" + "".join(f"{cell:>{len(column) + 3}}" for cell, column in zip(cells, COLUMNS, strict=True))
 
 
-def _median(rounds: Sequence[Figures]) -> float:
-    return statistics.median(figures.rate for figures in rounds)
-
-
-def _ratios(rates: dict[str, float]) -> list[str]:
-    """headgate beside each of the others that ran."""
-    ours = rates.get("headgate")
-    return [f"headgate / {name:15}{ours / rate:6.2f}" for name, rate in rates.items() if ours and name != "headgate"]
+def _ratios(results: dict[str, list[Figures]]) -> list[str]:
+    """headgate beside each of the others that ran, by the medians of the rounds."""
+    rates = {name: statistics.median(one.rate for one in rounds) for name, rounds in results.items()}
+    costs = {name: statistics.median(one.server_cpu for one in rounds) for name, rounds in results.items()}
+    ours, cost = rates.pop("headgate", 0.0), costs.get("headgate", 0.0)
+    return [
+        f"headgate / {name:15}{ours / rate:6.2f} bound a second, {cost / costs[name]:.2f} of server CPU for each pod"
+        for name, rate in rates.items()
+        if ours
+    ]
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,8 +176,8 @@ OF_WORKLOADS = (
     Way("update of the subresource", put),
     Way("server-side apply", apply),
     Way("merge patch, 1 kB of text", merge(LONG)),
-    Way("merge patch, an admission", merge_whole),
 )
+ADMISSION = Way("merge patch, an admission", merge_whole)
 OF_PODS = (
     Way("pod: strategic merge patch", strategic),
     Way("pod: merge patch", pod_merge),
@@ -291,29 +291,34 @@ async def start_costs(bench: Bench, client: Client, objects: int) -> list[tuple[
     ]
 
 
-async def measure(cluster: Cluster, objects: int, rounds: int) -> list[tuple[str, float]]:
+class Table:
+    """The rows as they are measured; ratios are against the first."""
+
+    def __init__(self) -> None:
+        self._base = 0.0
+        print(f"{'':40}{'CPU ms':>10}{'ratio':>10}", flush=True)
+
+    def add(self, rows: Iterable[tuple[str, float]]) -> None:
+        for name, spent in rows:
+            self._base = self._base or spent
+            print(f"{name:40}{spent:10.2f}{spent / self._base:10.2f}", flush=True)
+
+
+async def measure(cluster: Cluster, objects: int, rounds: int) -> None:
     async with Client(cluster.server) as client:
         await create_namespace(client, SPACE)
         await until_quiet(cluster)
         works = await created(client, WORKLOADS, [workload("lq", BASELINE[0], index) for index in range(objects)])
         pods = await created(client, pods_path(SPACE), [pod(f"p{index}") for index in range(objects)])
-        bench = Bench(cluster, client)
-        rows = list((await bench.costs(OF_WORKLOADS, works, rounds)).items())
+        bench, table = Bench(cluster, client), Table()
+        table.add((await bench.costs(OF_WORKLOADS, works, rounds)).items())
+        table.add((await bench.costs(OF_PODS, pods, rounds)).items())
+        table.add(await watch_costs(bench, cluster.server, works, pods))
+        table.add(await start_costs(bench, client, objects))
         for manager in range(MANAGERS):
             await bench.cost(Way("", merge(SHORT, manager=f"manager-{manager}")), works)
-        grown = await bench.costs((Way(f"merge patch, after {MANAGERS} managers", merge(SHORT)),), works, rounds)
-        rows += grown.items()
-        rows += (await bench.costs(OF_PODS, pods, rounds)).items()
-        rows += await watch_costs(bench, cluster.server, works, pods)
-        rows += await start_costs(bench, client, objects)
-        return rows
-
-
-def report(rows: Sequence[tuple[str, float]]) -> None:
-    base = rows[0][1]
-    print(f"{'':40}{'CPU ms':>10}{'ratio':>10}")
-    for name, spent in rows:
-        print(f"{name:40}{spent:10.2f}{spent / base:10.2f}")
+        grown = Way(f"merge patch, after {MANAGERS} managers", merge(SHORT))
+        table.add((await bench.costs((grown, ADMISSION), works, rounds)).items())
 
 
 def main() -> int:
@@ -325,7 +330,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, Cluster(Path(folder)) as cluster:
             install(cluster)
-            report(uvloop.run(measure(cluster, chosen.objects, chosen.rounds)))
+            uvloop.run(measure(cluster, chosen.objects, chosen.rounds))
     except MissingProgram as trouble:
         print(f"error: {trouble}", file=sys.stderr)
         return 2

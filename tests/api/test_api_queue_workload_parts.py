@@ -1,4 +1,4 @@
-"""A part of a queued workload that stays is decoded once, and mistakes are named by their place all the same."""
+"""A spec of a queued workload that stays is decoded once, and mistakes are named by their place all the same."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def read(spec: Any = SPEC, **parts: Any) -> QueuedWorkload:
     return found
 
 
-def test_what_stays_is_the_very_same():
+def test_pod_sets_that_stay_are_the_very_same():
     status = {"admission": ASSIGNED}
     one, other = (read(status=status, metadata={"resourceVersion": version}) for version in ("1", "2"))
     assert (one.version, other.version) == ("1", "2")
     assert one.pod_sets is other.pod_sets
-    assert one.status.admission is other.status.admission
+    assert one.status == other.status
 
 
 def test_a_status_means_what_it_says_beside_its_spec():

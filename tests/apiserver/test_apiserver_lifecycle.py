@@ -277,7 +277,7 @@ def test_custom_objects_are_replaced_only_at_a_known_version(with_widgets):
     with_widgets.create(WIDGETS, widget(size=1))
     answer = with_widgets.ask("PUT", f"{WIDGETS}/w", widget(size=2))
     message = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-    assert refused(answer) == (422, "Invalid", f'Widget.example.com "w" is invalid: {message}')
+    assert refused(answer) == (422, "Invalid", f'widgets.example.com "w" is invalid: {message}')
 
 
 def test_custom_objects_take_no_strategic_patch(with_widgets):

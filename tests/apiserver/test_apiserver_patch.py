@@ -121,79 +121,105 @@ def test_moving_there_and_back_again_restores_a_list(items, data):
 
 
 @pytest.mark.parametrize(
-    "target, patch, result",
+    "kind, target, patch, result",
     [
         pytest.param(
+            "core.v1.PodStatus",
             {"conditions": [{"type": "A", "status": "False", "reason": "r"}]},
             {"conditions": [{"type": "A", "status": "True"}, {"type": "B"}]},
             {"conditions": [{"type": "A", "status": "True", "reason": "r"}, {"type": "B"}]},
             id="conditions merge by type",
         ),
         pytest.param(
+            "core.v1.PodSpec",
             {"containers": [{"name": "x", "image": "1", "env": [{"name": "E", "value": "1"}]}]},
             {"containers": [{"name": "x", "env": [{"name": "F", "value": "2"}]}]},
             {
                 "containers": [
-                    {"name": "x", "image": "1", "env": [{"name": "E", "value": "1"}, {"name": "F", "value": "2"}]}
+                    {"name": "x", "image": "1", "env": [{"name": "F", "value": "2"}, {"name": "E", "value": "1"}]}
                 ]
             },
-            id="containers and their variables merge by name",
+            id="containers and their variables merge by name, new ones first",
         ),
         pytest.param(
+            "core.v1.PodSpec",
             {"schedulingGates": [{"name": "a"}, {"name": "b"}]},
             {"schedulingGates": [{"name": "a", "$patch": "delete"}]},
             {"schedulingGates": [{"name": "b"}]},
             id="an item is deleted by its key",
         ),
         pytest.param(
-            {"taints": [{"key": "a"}]},
-            {"taints": [{"$patch": "replace"}, {"key": "b"}]},
-            {"taints": [{"key": "b"}]},
+            "core.v1.PodSpec",
+            {"volumes": [{"name": "a"}]},
+            {"volumes": [{"$patch": "replace"}, {"name": "b"}]},
+            {"volumes": [{"name": "b"}]},
             id="a list is replaced on demand",
         ),
         pytest.param(
+            "meta.v1.ObjectMeta",
             {"labels": {"a": "1"}},
             {"labels": {"$patch": "replace", "b": "2"}},
             {"labels": {"b": "2"}},
             id="an object is replaced on demand",
         ),
         pytest.param(
+            "core.v1.PodSpec",
             {"tolerations": [{"key": "a"}]},
             {"tolerations": [{"key": "b"}]},
             {"tolerations": [{"key": "b"}]},
             id="tolerations are replaced whole",
         ),
         pytest.param(
+            "meta.v1.ObjectMeta",
             {"finalizers": ["a", "b"]},
             {"finalizers": ["b", "c"], "$setElementOrder/finalizers": ["c", "b", "a"]},
-            {"finalizers": ["a", "b", "c"]},
-            id="finalizers are added to as a set",
+            {"finalizers": ["c", "b", "a"]},
+            id="finalizers are added to as a set, in the order that is wanted",
         ),
         pytest.param(
+            "meta.v1.ObjectMeta",
             {"finalizers": ["a", "b"]},
             {"$deleteFromPrimitiveList/finalizers": ["a"]},
             {"finalizers": ["b"]},
             id="plain values are deleted from a list",
         ),
         pytest.param(
+            "core.v1.Container",
             {"ports": [{"containerPort": 80}, {"containerPort": 81}]},
             {"ports": [{"containerPort": 80, "name": "web"}]},
             {"ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 81}]},
             id="container ports merge by their number",
         ),
         pytest.param(
+            "core.v1.ServiceSpec",
+            {"ports": [{"port": 80}, {"port": 81}]},
+            {"ports": [{"port": 80, "name": "web"}]},
+            {"ports": [{"port": 80, "name": "web"}, {"port": 81}]},
+            id="those of a service by theirs",
+        ),
+        pytest.param(
+            "core.v1.NodeSpec",
+            {"taints": [{"key": "a"}]},
+            {"taints": [{"key": "b"}]},
+            {"taints": [{"key": "b"}]},
+            id="taints are replaced whole",
+        ),
+        pytest.param(
+            "meta.v1.ObjectMeta",
             {"ownerReferences": [{"uid": "1"}]},
             {"ownerReferences": [{"uid": "1", "$patch": "delete"}, {"uid": "2"}]},
             {"ownerReferences": [{"uid": "2"}]},
             id="owners merge by uid",
         ),
-        pytest.param({"a": 1, "b": 2}, {"a": None}, {"b": 2}, id="null removes a field"),
-        pytest.param({"args": ["x"]}, {"args": ["y"]}, {"args": ["y"]}, id="other lists are replaced whole"),
+        pytest.param("core.v1.Pod", {"a": 1, "b": 2}, {"a": None}, {"b": 2}, id="null removes a field"),
+        pytest.param(
+            "core.v1.Container", {"args": ["x"]}, {"args": ["y"]}, {"args": ["y"]}, id="other lists are replaced whole"
+        ),
     ],
 )
-def test_strategic_patch(target, patch, result):
+def test_strategic_patch(kind, target, patch, result):
     before = repr(target)
-    assert apply_strategic_patch(target, patch) == result
+    assert apply_strategic_patch(target, patch, kind) == result
     assert repr(target) == before, "the original is not changed in place"
 
 

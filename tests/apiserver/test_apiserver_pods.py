@@ -141,7 +141,7 @@ def test_a_binding_that_cannot_be_is_about_the_binding():
     "subresource, method, code",
     [
         pytest.param("binding", "GET", 405, id="a binding cannot be read"),
-        pytest.param("log", "GET", 404, id="there are no logs"),
+        pytest.param("log", "GET", 501, id="there are no logs"),
     ],
 )
 def test_other_requests_to_subresources_are_refused(subresource, method, code):

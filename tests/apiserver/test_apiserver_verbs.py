@@ -188,7 +188,11 @@ def test_bytes_that_are_no_text_are_unknown_characters(client, odd, read):
             "POST",
             f"{CONFIG_MAPS}?dryRun=Some",
             config_map("b"),
-            (400, "BadRequest", 'dryRun: Unsupported value: "Some": supported values: "All"'),
+            (
+                422,
+                "Invalid",
+                'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"',
+            ),
             id="an unknown dry run",
         ),
     ],

@@ -16,7 +16,18 @@ from msgspec.structs import asdict, replace
 
 from headgate.engine.loop import Engine
 from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread
-from headgate.model.effects import Bind, Effect, EmitEvent, Evict, Nomination, PatchStatus, PodCondition, WakeAt, Write
+from headgate.model.effects import (
+    Bind,
+    Effect,
+    EmitEvent,
+    Evict,
+    Nomination,
+    PatchSpec,
+    PatchStatus,
+    PodCondition,
+    WakeAt,
+    Write,
+)
 from headgate.model.effects import WorkloadStatus as Status
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.groups import GroupKey, PodGroup, Workload
@@ -184,8 +195,8 @@ class History:
     def _do(self, effect: Write) -> None:
         if self.dice.random() < 0.05:
             trouble = self.dice.choice([WriteError.UNAVAILABLE, WriteError.UNKNOWN, WriteError.CONFLICT])
-            if trouble is WriteError.CONFLICT and isinstance(effect, Bind):
-                trouble = WriteError.UNAVAILABLE
+            if trouble is WriteError.CONFLICT and isinstance(effect, Bind | PatchSpec):
+                trouble = WriteError.UNAVAILABLE  # for these it means a change that will be observed, and there is none
             self.told.append(f"    {trouble}: {said(effect)}")
             self.cluster.news.append(Outcome(effect, trouble))
             return

@@ -6,10 +6,11 @@ from integration_scenes import job
 
 import headgate.engine.fleet.reconciler as rules
 from headgate.engine.fleet.fleet_index import FleetIndex
-from headgate.model.effects import Create, Delete, EmitEvent, RemoteWrite
+from headgate.model.effects import Create, Delete, EmitEvent, PatchStatus, RemoteWrite
 from headgate.model.events import Observed, RemoteEvent, Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD
+from headgate.model.queues import CheckState, QueuedWorkloadStatus
 
 LOST = 200.0
 WHY = "$.spec.parallelism: Expected `int | null`, got `str`"
@@ -253,3 +254,20 @@ def test_a_workload_that_changes_at_home_is_created_anew_at_once():
         fleet.settle()
         assert fleet.workers["a"].workload()["spec"]["maximumExecutionTimeSeconds"] == seconds
     assert told(fleet) == []
+
+
+# what a cluster says
+
+
+def test_what_a_cluster_says_at_great_length_can_be_said_at_home():
+    fleet = Fleet({"a": 4}).submit().settle()
+    found = fleet.workers["a"].workload()
+    said = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "x" * 32_768}
+    conditions = [*found["status"]["conditions"], {**said, "lastTransitionTime": "1970-01-12T13:46:40Z"}]
+    fleet.workers["a"].patch(f"{WORKLOADS}/{found['metadata']['name']}/status", status={"conditions": conditions})
+    fleet.later(5.0)
+    written = [each.change for each in fleet.home.effects if isinstance(each, PatchStatus)]
+    checks = [check for each in written if isinstance(each, QueuedWorkloadStatus) for check in each.checks]
+    (said,) = [check for check in checks if check.state is CheckState.RETRY]
+    assert len(said.message) < 1100, "a server may take 32,768 characters and no more"
+    assert fleet.running() == ["a"]

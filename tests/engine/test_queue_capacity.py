@@ -288,6 +288,10 @@ def test_d7_a_gang_is_let_go_as_a_whole_or_not_at_all():
     short = Queues(queue("team", 2000), pod_group(members=3), node("n", cpu=100), *members)
     assert (short.binds, short.let_go) == ({}, [])
     assert set(short.reasons.values()) == {"SchedulingGated"}
+    assert set(short.messages.values()) == {
+        "waiting for queue capacity for 3 pods of its gang: "
+        "queue team has cpu 2, and cpu 0 is in use or reserved; requested cpu 3"
+    }
     enough = Queues(queue("team", 3000), pod_group(members=3), node("n", cpu=100), *members)
     assert sorted(enough.let_go) == ["m0", "m1", "m2"]
     assert enough.reasons == dict.fromkeys(["m0", "m1", "m2"], "Unschedulable")

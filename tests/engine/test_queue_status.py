@@ -6,9 +6,10 @@ from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queued
 
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
-from headgate.model.events import Gone, Outcome, WriteError
-from headgate.model.pod import Phase
+from headgate.model.events import Gone, Outcome, WriteError, WritePermits
+from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
@@ -120,6 +121,23 @@ def test_the_phase_of_a_pod_group(pods, phase, reason):
     assert [each.reason for each in found.conditions if each.status == "True"] == [reason]
 
 
+@pytest.mark.parametrize(
+    "cpu, message",
+    [
+        pytest.param(2000, "queue team has no capacity for its pods", id="the queue has no capacity"),
+        pytest.param(9000, "0 of 3 needed pods have a node", id="no node fits, as the pods say"),
+    ],
+)
+def test_a_group_in_queue_says_why_it_does_not_start(cpu, message):
+    refused = ScheduledCondition("False", "Unschedulable", "")
+    pods = [replace(each, gates=(), scheduled=refused) for each in MEMBERS]
+    found = group(Steps(queue("team", cpu), pod_group(members=3), node("n", cpu=1000), *pods))
+    assert found.phase is PodGroupPhase.INQUEUE
+    assert [(each.type, each.reason, each.message) for each in found.conditions] == [
+        ("Unschedulable", "NotEnoughResources", message)
+    ]
+
+
 def test_a_group_is_pending_while_its_queue_has_no_capacity_for_its_min_resources():
     wants = pod_group(members=1, volcano={"min_resources": amounts(3000)})
     steps = Steps(queue("team", 2000), wants, node("n", cpu=100), grouped("m0"))
@@ -195,3 +213,17 @@ def test_a_group_is_pending_again_when_a_queue_beside_it_takes_what_it_needs():
     shown = replace(wants, volcano=replace(wants.volcano, phase=PodGroupPhase.INQUEUE), version="2")
     steps.see(shown, bound(queued("a", 500, "beside", gates=()), "n"))
     assert group(steps).phase is PodGroupPhase.PENDING
+
+
+def test_what_a_queue_counts_waits_for_a_permit_and_is_the_latest_then_while_its_state_is_told_at_once():
+    steps = Steps(queue("team", 2000, state=QueueState.OPEN), node("n"))
+    steps.engine.step([WritePermits(0)], 0.0)
+    running = [bound(queued(name, 300, gates=()), "n") for name in "ab"]
+    steps.see(running[0])
+    assert (queues(steps), steps.engine.awaited_permits) == ({}, AwaitedPermits(1, steps.now))
+    steps.see(running[1])
+    steps.step(WritePermits(1))
+    assert queues(steps) == {"team": VolcanoQueueStatus(QueueState.OPEN, QueueCounts(), amounts(600), Resources())}
+    assert steps.engine.awaited_permits is None
+    steps.see(queue("other", 2000), bound(queued("c", 100, "other", gates=()), "n"))
+    assert queues(steps)["other"].state is QueueState.OPEN

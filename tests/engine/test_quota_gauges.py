@@ -73,7 +73,7 @@ def test_why_workloads_are_not_admitted(objects, reason, cause):
 
 def test_workloads_not_told_yet_why_they_wait_count_by_that_all_the_same():
     steps = QuotaSteps(queue(cpu=1))
-    steps.plane.permit(10)
+    steps.plane.permits.give(10)
     steps.see(*(work(f"w{n}", cpu=2 + n) for n in range(80)))
     shown = sum(1 for one in steps.workloads if one.condition("QuotaReserved") is not None)
     why = {"cluster_queue": "cq", "reason": "NoReservation", "underlying_cause": "ExceedsMaxQuota"}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from builders import bound, node
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quota_steps import QuotaSteps, queue, work
+from quota_steps import BASICS, QuotaSteps, queue, work
+from volcano_scenes import queue as volcano_queue
+from volcano_scenes import queued
 
-from headgate.model.events import TimerFired
+from headgate.engine.loop import Engine
+from headgate.model.effects import PatchStatus
+from headgate.model.events import Observed, TimerFired, WritePermits
 from headgate.model.keys import Key, Kind
+from headgate.model.settings import Role, Settings
+from headgate.model.volcano import QueueState
 
 
 class Permitted(QuotaSteps):
@@ -17,7 +24,7 @@ class Permitted(QuotaSteps):
 
     def permit(self, writes):
         if self.is_limited:
-            self.plane.permit(writes)
+            self.plane.permits.give(writes)
         return self.step(TimerFired("quota"))
 
     @property
@@ -99,6 +106,21 @@ def test_who_is_changed_by_others_before_it_was_told_is_told_how_things_stand_th
     steps.edit("a", priority=7)
     steps.permit(10)
     assert (steps["a"].priority, steps.reason("a")[0], steps.conflicts) == (7, "False", 0)
+
+
+def test_of_two_planes_the_one_that_has_waited_longest_gets_the_permits():
+    engine = Engine(Settings(roles=frozenset({Role.QUOTA, Role.SCHEDULER})))
+    engine.step([WritePermits(0)], 0.0)
+    counts = volcano_queue("team", 2000, state=QueueState.OPEN)
+    engine.step([Observed(one) for one in (node("n"), counts, bound(queued("p", 300, gates=()), "n"))], 5.0)
+    engine.step([Observed(one) for one in (*BASICS, queue(cpu=1), work("a", cpu=2))], 6.0)
+    assert engine.awaited_permits.since == 5.0
+
+    def told(effects):
+        return [one.target.key.name for one in effects if isinstance(one, PatchStatus) and one.permitted]
+
+    assert told(engine.step([WritePermits(1)], 7.0)) == ["team"]
+    assert told(engine.step([WritePermits(1)], 7.0)) == ["a"]
 
 
 CLUSTER_QUEUE, LOCAL_QUEUE = Key(Kind.CLUSTER_QUEUE, "", "cq"), Key(Kind.LOCAL_QUEUE, "default", "lq")

@@ -340,11 +340,11 @@ def test_what_is_counted():
 def test_a_crowd_is_told_why_it_waits_as_permits_come():
     crowd = [work(f"w{number:03}", cpu=2 + number, created=float(number)) for number in range(80)]
     steps = QuotaSteps(queue(cpu=1))
-    steps.later(5.0).plane.permit(50)
+    steps.later(5.0).plane.permits.give(50)
     steps.see(*crowd)
     told = [one for one in steps.workloads if one.condition("QuotaReserved") is not None]
     assert len(told) == 50
-    steps.plane.permit(50)
+    steps.plane.permits.give(50)
     steps.later(1.0)
     assert all(one.condition("QuotaReserved") is not None for one in steps.workloads)
 

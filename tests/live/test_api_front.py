@@ -148,3 +148,44 @@ async def test_a_warning_comes_in_a_header(wire):
     body = json.loads(config_map("a")) | {"nonsense": 1}
     _, headers, _ = await wire.ask("POST", f"{MAPS}?fieldValidation=Warn", json.dumps(body).encode())
     assert headers["Warning"] == '299 - "unknown field \\"nonsense\\""'
+
+
+@pytest.fixture
+async def tracking(tmp_path: Path) -> AsyncIterator[Wire]:
+    """A front whose server keeps managers of fields."""
+    async with wired(ApiServer(tracks_fields=True), tmp_path / "tracking") as wire:
+        yield wire
+
+
+async def test_a_client_manages_what_it_writes_under_its_name(tracking):
+    headers = {"User_Agent": "kubectl/v1.36 (linux)", "Content_Type": "application/json"}
+    code, _, body = await tracking.ask("POST", MAPS, config_map("a"), **headers)
+    assert (code, json.loads(body)["metadata"]["managedFields"][0]["manager"]) == (201, "kubectl")
+
+
+APPLIED = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: 'no', t: '2026-01-01'}\n"
+
+
+async def test_yaml_is_applied_and_created(tracking):
+    path, kind = f"{MAPS}/a?fieldManager=me", "application/apply-patch+yaml"
+    code, _, body = await tracking.ask("PATCH", path, APPLIED, Content_Type=kind)
+    assert (code, json.loads(body)["data"]) == (201, {"k": "no", "t": "2026-01-01"})
+    made = APPLIED.replace(b"name: a", b"name: b")
+    assert (await tracking.ask("POST", MAPS, made, Content_Type="application/yaml"))[0] == 201
+
+
+@pytest.mark.parametrize("body", [b"a: [", b"- 1", b"text", b"", b"a: &x [*x]", b"\xff\xfe\x00"])
+async def test_yaml_that_is_none_is_refused(tracking, body):
+    kind = "application/apply-patch+yaml"
+    code, _, told = await tracking.ask("PATCH", f"{MAPS}/a?fieldManager=me", body, Content_Type=kind)
+    assert (code, json.loads(told)["reason"]) == (400, "BadRequest")
+
+
+async def test_the_token_of_a_service_account_is_its_name(tracking):
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    account = b'{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"robot"}}'
+    await tracking.ask("POST", accounts, account)
+    token = json.loads((await tracking.ask("POST", f"{accounts}/robot/token", b"{}"))[2])["status"]["token"]
+    assert (await tracking.ask("GET", MAPS, Authorization=f"Bearer {token}"))[0] == 200
+    await tracking.ask("DELETE", f"{accounts}/robot")
+    assert (await tracking.ask("GET", MAPS, Authorization=f"Bearer {token}"))[0] == 401

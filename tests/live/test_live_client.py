@@ -13,7 +13,7 @@ from virtual_clock import ImpatientClock
 from headgate.api.requests import Call
 from headgate.live.access import Access, Anonymous, Certificate, ClusterEndpoint, FixedToken, ServerUrl, TokenFile
 from headgate.live.client import LONGEST_PAUSE, Client
-from headgate.live.connection import Address, HttpResponse, NeverSent
+from headgate.live.connection import DEFAULT_SIZE, Address, HttpResponse, NeverSent
 from headgate.live.credentials import REREAD_AFTER
 
 GET = Call("GET", "/api/v1/pods", {"limit": "5"}, "", b"")
@@ -171,4 +171,4 @@ async def test_many_calls_at_once_share_the_pool():
         client = client_for(server.access())
         answers = await asyncio.gather(*(client.perform(POST) for _ in range(200)))
         assert all(isinstance(answer, HttpResponse) for answer in answers)
-        assert server.connections <= 32
+        assert server.connections <= DEFAULT_SIZE

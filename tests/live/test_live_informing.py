@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec import structs
 from test_live_performer import Server, bind, counts, event, note, performing, target
 from virtual_clock import VirtualClock
 
 from headgate.engine.in_flight import AwaitedPermits
+from headgate.live.connection import DEFAULT_SIZE
 from headgate.live.informing import FEWEST, MOST, OVERDUE, InformWindow, WaitingNotes
+from headgate.live.performer import CONCURRENCY
 from headgate.model.effects import ClusterQueueDebt, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import WritePermits
 from headgate.model.queues import QueuedWorkloadStatus
@@ -129,6 +133,14 @@ def test_what_is_under_way_about_an_object_is_not_overtaken():
     assert told.taken() == [note("a")]
 
 
+def test_what_ends_the_waiting_of_a_pod_says_nothing_of_another_of_its_name():
+    told = Counting()
+    told.put(note("a"), note("b"))
+    told.notes.outdate(structs.replace(target("a"), uid="of the one before"))
+    told.notes.outdate(target("b"))
+    assert told.taken() == [note("a")]
+
+
 def refusal(name: str) -> PatchStatus:
     return PatchStatus(target(name), QueuedWorkloadStatus(), permitted=True)
 
@@ -184,3 +196,22 @@ async def test_a_decisive_write_that_waits_behind_a_permitted_one_of_its_object_
         await server.expect(1)
         server.open.set()
         assert [(await watcher.next()).effect for _ in range(2)] == [refusal("a"), bind("a")]
+
+
+async def test_cancelled_with_much_to_tell_it_ends_and_begins_nothing_more():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _):
+        running = asyncio.create_task(performer.run())
+        await asyncio.sleep(0)
+        for number in range(3 * MOST):
+            performer.submit(note(f"p{number}"))
+        await server.expect(MOST)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert len(server.calls) == MOST
+
+
+def test_no_write_that_is_under_way_keeps_another_from_a_connection():
+    assert DEFAULT_SIZE > CONCURRENCY + MOST

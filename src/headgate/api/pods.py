@@ -227,7 +227,7 @@ def _claims(spec: WirePodSpec, metadata: WireMetadata, status: WirePodStatus) ->
     return (*volumes, *device_claims_named(spec.resource_claims, status.resource_claim_statuses or ()))
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=16_384)  # not for speed: equal shapes become identical, and thousands of pods keep one
 def _interned(shape: PodShape) -> PodShape:
     """One value for all equal shapes: a template's pods share theirs."""
     return shape

@@ -229,7 +229,7 @@ def _workload(status: QueuedWorkloadStatus) -> WireWrittenWorkload:
     )
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)  # bench_queues takes 1.005 times as long without it
 def _admission(admission: Admission) -> Raw:
     assignments = [
         {

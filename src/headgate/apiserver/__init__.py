@@ -6,10 +6,12 @@ A request goes through `server` → `registry` (RequestInfo) → `handlers`, whi
 To change it (tests are in `tests/apiserver`; `tests/kubernetes/test_same_answers.py` compares with a real server):
 
 * Add a kind: a ResourceType in `kinds.RESOURCE_TYPES`, plain or with a KindStrategy; its JSON types in
-  `validation.types`, its defaults in `defaulting`, its field selectors in `selectors.FIELDS`. See `test_rules_cluster`.
+  `validation.types`, its fields in the file of `kubernetes_types`, its defaults in `defaulting`, its field selectors in
+  `selectors.FIELDS`. See `test_rules_cluster`.
 * Add a validation rule: where the kind is in `validation`, in a real server's words and order. See `test_rules_*`.
 * Add an admission plugin: a class with `mutate` and `validate` in `admission.plugins`, at its place in `ADMISSION`. See
   `test_apiserver_order` and `test_rules_limits`.
+* Change who owns a field or how values are merged: `managedfields`. See `test_apply`.
 * Add a CEL function: a row in `cel.functions`. See `test_cel_functions`.
 * Add a cache: a policy in `caches`, with the benchmark that pays for it. See `test_caches`.
 """

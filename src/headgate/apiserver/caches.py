@@ -161,6 +161,20 @@ NAMES = CachePolicy(
     dropped=_PURE,
     pays="bench_apiserver: 1.15 (pod create)",
 )
+TYPE_FIELDS = CachePolicy(
+    limit=4_096,
+    key="the name of a built-in type",
+    sound="the table of types never changes",
+    dropped=_PURE,
+    pays="bench_apiserver: 1.1 (pod create, with managers of fields)",
+)
+FIELD_SHAPES = CachePolicy(
+    limit=1_024,
+    key="the name of a built-in type, or a served resource",
+    sound="how values are merged depends on the type or on the schema only; redefining a resource makes a new one",
+    dropped="with the server",
+    pays="bench_apiserver: 1.9 (all writes, with managers of fields)",
+)
 TIMESTAMPS = CachePolicy(
     limit=64,
     key="a second",

@@ -36,10 +36,14 @@ class _Subresource:
         self.name, self.kind, self.verbs = name, kind, verbs
 
 
-_OF_PODS = (
-    _Subresource("binding", ("", "", "Binding"), MADE),
-    _Subresource("eviction", ("policy", "v1", "Eviction"), MADE),
-)
+_SPECIAL = {
+    ("", "pods"): (
+        _Subresource("binding", ("", "", "Binding"), MADE),
+        _Subresource("eviction", ("policy", "v1", "Eviction"), MADE),
+    ),
+    ("", "serviceaccounts"): (_Subresource("token", ("authentication.k8s.io", "v1", "TokenRequest"), MADE),),
+}
+_SCALE = _Subresource("scale", ("autoscaling", "v1", "Scale"), CHANGED)
 
 
 def discovery(path: str, accept: str, types: Sequence[ResourceType]) -> Response | None:
@@ -176,9 +180,10 @@ def _own_kind(resource: ResourceType) -> tuple[str, str, str]:
 
 
 def _subresources(resource: ResourceType) -> tuple[_Subresource, ...]:
-    special = _OF_PODS if (resource.group, resource.plural) == ("", "pods") else ()
+    special = _SPECIAL.get((resource.group, resource.plural), ())
+    scale = (_SCALE,) if resource.scale is not None else ()
     status = (_Subresource("status", _own_kind(resource), CHANGED),) if resource.has_status else ()
-    return (*special, *status)
+    return (*special, *scale, *status)
 
 
 def _verbs(resource: ResourceType) -> list[str]:

@@ -74,6 +74,15 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def go_printed(value: Any) -> str:
+    """A value as Go prints it with %v."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{go_printed(part)}' for name, part in sorted(value.items()))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_printed, value))}]"
+    return str(value).lower() if isinstance(value, bool) else "<nil>" if value is None else str(value)
+
+
 def required(path: str, detail: str = "") -> FieldError:
     return FieldError(path, Complaint.REQUIRED, detail)
 

@@ -8,12 +8,15 @@ from msgspec import Struct
 
 from headgate.apiserver.apiextensions import Definition, default_definition, definition_errors, definition_update_errors
 from headgate.apiserver.defaulting import (
-    default_config_map,
+    default_deployment,
     default_job,
+    default_namespace,
     default_node,
     default_pod,
     default_priority_class,
+    default_replica_set,
     default_secret,
+    default_stateful_set,
     new_budget,
     new_job,
     new_namespace,
@@ -22,9 +25,10 @@ from headgate.apiserver.defaulting import (
     with_metadata_trimmed,
 )
 from headgate.apiserver.field_errors import FieldError
+from headgate.apiserver.kubernetes_types import unknown_fields
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import with_times
-from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.strategy import ResourceType, ScalePaths
 from headgate.apiserver.validation import (
     AnyObject,
     ApiType,
@@ -39,7 +43,7 @@ from headgate.apiserver.validation import (
     pods,
     typed,
     types,
-    unknown_fields,
+    workloads,
 )
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import InvalidQuantity
@@ -84,6 +88,7 @@ class KindStrategy(Struct, frozen=True):
     check_update: Callable[[Json, Json], _Errors]
     write_status: _Change = _only_status
     check_status: Callable[[Json, Json], _Errors] = _no_errors
+    default: Callable[[Json], Json] | None = None  # where `create` adds more than defaults
 
     def prepare_create(self, new: Json) -> Json:
         typed(new, self.shape)
@@ -91,6 +96,9 @@ class KindStrategy(Struct, frozen=True):
             return self.create(with_metadata_trimmed(new))
         except InvalidQuantity as error:
             raise bad_request(new, error.reason) from None
+
+    def defaulted(self, new: Json) -> Json:
+        return (self.default or self.create)(with_metadata_trimmed(new))
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
         return unknown_fields(value)
@@ -215,6 +223,7 @@ POD = KindStrategy(
     check_update=pods.pod_update_errors,
     write_status=_pod_status,
     check_status=pods.pod_status_errors,
+    default=default_pod,
 )
 NODE = KindStrategy(
     shape=types.Node,
@@ -232,6 +241,7 @@ NAMESPACE = KindStrategy(
     check=cluster.namespace_errors,
     check_update=_generic_update_errors,
     check_status=cluster.namespace_status_errors,
+    default=default_namespace,
 )
 JOB = KindStrategy(
     shape=types.Job,
@@ -241,6 +251,7 @@ JOB = KindStrategy(
     check_update=jobs.job_update_errors,
     write_status=_job_status,
     check_status=jobs.job_status_errors,
+    default=default_job,
 )
 PRIORITY_CLASS = KindStrategy(
     shape=types.PriorityClass,
@@ -266,8 +277,8 @@ LEASE = KindStrategy(
 )
 CONFIG_MAP = KindStrategy(
     shape=types.ConfigMap,
-    create=default_config_map,
-    update=_as_created(default_config_map),
+    create=_unchanged_new,
+    update=_unchanged_update,
     check=_metadata_only_errors(namespaced=True),
     check_update=cluster.config_map_update_errors,
 )
@@ -293,6 +304,22 @@ RUNTIME_CLASS = KindStrategy(
     check_update=cluster.runtime_class_update_errors,
 )
 
+
+def _replicated(kind: str, default: Callable[[Json], Json], status: Json) -> KindStrategy:
+    """The strategy of a kind that keeps a number of pods; its status begins with these counts."""
+    return KindStrategy(
+        shape=workloads.Replicated,
+        create=lambda new: {**default(new), "status": status},
+        update=lambda new, old: {**default(new), "status": old.get("status") or {}},
+        check=workloads.errors_of(kind),
+        check_update=workloads.update_errors_of(kind),
+    )
+
+
+DEPLOYMENT = _replicated("Deployment", default_deployment, {})
+REPLICA_SET = _replicated("ReplicaSet", default_replica_set, {"replicas": 0})
+STATEFUL_SET = _replicated("StatefulSet", default_stateful_set, {"replicas": 0, "availableReplicas": 0})
+
 DEFINITION = KindStrategy(
     shape=Definition,
     create=_new_definition,
@@ -310,9 +337,14 @@ def _core(plural: str, kind: str, rules: KindStrategy, *short_names: str) -> Res
     return ResourceType("", "v1", plural, kind, True, rules, short_names=short_names)
 
 
-def _of_all(group: str, plural: str, kind: str, rules: KindStrategy, *short_names: str) -> ResourceType:
+def _of_all(
+    group: str, plural: str, kind: str, rules: KindStrategy, *short_names: str, scale: ScalePaths | None = None
+) -> ResourceType:
     """A kind that `kubectl get all` shows."""
-    return ResourceType(group, "v1", plural, kind, True, rules, short_names=short_names, categories=ALL)
+    return ResourceType(group, "v1", plural, kind, True, rules, short_names=short_names, categories=ALL, scale=scale)
+
+
+_SCALE = ScalePaths(replicas_default=1)
 
 
 _NAMESPACED = _plain_strategy(namespaced=True, with_status=False)
@@ -337,7 +369,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("", "v1", "secrets", "Secret", True, SECRET, has_status=False),
     ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, _NAMESPACED, False, ("sa",)),
     _of_all("", "services", "Service", _NAMESPACED_WITH_STATUS, "svc"),
-    _of_all("", "replicationcontrollers", "ReplicationController", _NAMESPACED_WITH_STATUS, "rc"),
+    _of_all("", "replicationcontrollers", "ReplicationController", _NAMESPACED_WITH_STATUS, "rc", scale=_SCALE),
     _core("persistentvolumeclaims", "PersistentVolumeClaim", _NAMESPACED_WITH_STATUS, "pvc"),
     ResourceType(
         "", "v1", "persistentvolumes", "PersistentVolume", False, _CLUSTER_WIDE_WITH_STATUS, short_names=("pv",)
@@ -345,9 +377,9 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _core("resourcequotas", "ResourceQuota", _NAMESPACED_WITH_STATUS, "quota"),
     ResourceType("", "v1", "limitranges", "LimitRange", True, LIMIT_RANGE, False, ("limits",)),
     ResourceType("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RUNTIME_CLASS, has_status=False),
-    _of_all("apps", "deployments", "Deployment", _NAMESPACED_WITH_STATUS, "deploy"),
-    _of_all("apps", "replicasets", "ReplicaSet", _NAMESPACED_WITH_STATUS, "rs"),
-    _of_all("apps", "statefulsets", "StatefulSet", _NAMESPACED_WITH_STATUS, "sts"),
+    _of_all("apps", "deployments", "Deployment", DEPLOYMENT, "deploy", scale=_SCALE),
+    _of_all("apps", "replicasets", "ReplicaSet", REPLICA_SET, "rs", scale=_SCALE),
+    _of_all("apps", "statefulsets", "StatefulSet", STATEFUL_SET, "sts", scale=_SCALE),
     ResourceType("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, _CLUSTER_WIDE, False, ("sc",)),
     ResourceType("storage.k8s.io", "v1", "csinodes", "CSINode", False, _CLUSTER_WIDE, has_status=False),
     ResourceType("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, _CLUSTER_WIDE, has_status=False),

@@ -21,6 +21,7 @@ class Request(Struct, frozen=True):
     content_type: str = "application/json"
     user: str = "system:admin"
     accept: str = ""  # media types, the preferred one first; empty: JSON
+    user_agent: str = ""
 
 
 class Response(Struct, frozen=True):

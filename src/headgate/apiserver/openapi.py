@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 
-from headgate.apiserver.handlers.protobuf import FieldType, message_fields, message_of
+from headgate.apiserver.kubernetes_types import FieldType, Merging, fields_of, is_atomic, type_of
 from headgate.apiserver.messages import Json, Response
 from headgate.apiserver.strategy import ResourceType
 
 ROOT = "/openapi/v3"
-PATCHES = ("application/json-patch+json", "application/merge-patch+json")
+PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 STRATEGIC = "application/strategic-merge-patch+json"
 PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
 GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
@@ -33,7 +32,10 @@ SCALARS: dict[str, Json] = {
     "IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     "RawExtension": {"type": "object"},
     "FieldsV1": {"type": "object"},
+    "Any": {},
+    "float64": {"type": "number", "format": "double"},
 }
+ATOMIC_MAP: Json = {"x-kubernetes-map-type": "atomic"}
 
 
 def openapi(path: str, types: Sequence[ResourceType]) -> Response | None:
@@ -81,7 +83,7 @@ def _kind(resource: ResourceType) -> Json:
 
 
 def _schema_name(resource: ResourceType) -> str:
-    message = message_of(_api_version(resource), resource.kind)
+    message = type_of(_api_version(resource), resource.kind)
     if message and resource.schema is None:
         return message
     reversed_group = ".".join(reversed(resource.group.split("."))) or "core"
@@ -98,7 +100,7 @@ def _schema(resource: ResourceType, schemas: Json) -> Json:
         own = resource.schema.get("properties") or {}
         metadata = _reference("meta.v1.ObjectMeta", schemas)
         return {**resource.schema, "properties": {**identity, "metadata": metadata, **own}}
-    message = message_of(_api_version(resource), resource.kind)
+    message = type_of(_api_version(resource), resource.kind)
     if message is None:
         return {"type": "object", GROUP_VERSION_KIND: [_kind(resource)]}
     described = _message(message, schemas)
@@ -106,20 +108,31 @@ def _schema(resource: ResourceType, schemas: Json) -> Json:
 
 
 def _message(message: str, schemas: Json) -> Json:
-    properties: dict[str, Any] = {}
-    for field in message_fields(message):
-        if field.inline:
-            properties |= _message(field.type, schemas)["properties"]
-        else:
-            properties[field.name] = _field(field, schemas)
-    return {"type": "object", "properties": properties}
+    properties = {name: _field(field, schemas) for name, field in fields_of(message).items()}
+    return {"type": "object", "properties": properties, **(ATOMIC_MAP if is_atomic(message) else {})}
 
 
 def _field(field: FieldType, schemas: Json) -> Json:
-    plain = SCALARS.get(field.type) or _reference(field.type, schemas)
+    plain = SCALARS[field.type] if field.type in SCALARS else _reference(field.type, schemas)
     if field.repeated:
-        return {"type": "array", "items": plain}
-    return {"type": "object", "additionalProperties": plain} if field.mapped else plain
+        return {"type": "array", "items": plain, **_list_marks(field.merging)}
+    if field.mapped:
+        plain = {"type": "object", "additionalProperties": plain}
+    default = {} if field.merging.default is None else {"default": field.merging.default}
+    return {**plain, **default, **(ATOMIC_MAP if field.merging.atomic else {})}
+
+
+def _list_marks(merging: Merging) -> Json:
+    """How clients and server merge the list."""
+    kind = "map" if merging.keys else "set" if merging.set else "atomic"
+    marks: Json = {"x-kubernetes-list-type": kind}
+    if merging.keys:
+        marks["x-kubernetes-list-map-keys"] = list(merging.keys)
+    if merging.merge is not None:
+        marks["x-kubernetes-patch-strategy"] = "merge"
+    if merging.merge:
+        marks["x-kubernetes-patch-merge-key"] = merging.merge
+    return marks
 
 
 def _reference(message: str, schemas: Json) -> Json:

@@ -13,8 +13,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from headgate.apiserver.caches import MERGE_RESULTS, MERGED_FIELDS, Cache
+from headgate.apiserver.field_errors import go_printed
+from headgate.apiserver.kubernetes_types import FieldType, fields_of, is_struct
 from headgate.apiserver.messages import Json
-from headgate.apiserver.status import bad_request
+from headgate.apiserver.status import StatusError, bad_request
 
 Edit = Callable[[Any, str], Any]
 """Returns the container with its child of this name edited."""
@@ -262,112 +264,132 @@ class SharedMerges:
         return known
 
 
-MERGE_KEYS: Mapping[str, str] = {
-    "addresses": "type",
-    "conditions": "type",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "ports": "containerPort",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "secrets": "name",
-    "taints": "key",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-    "webhooks": "name",
-}
-"""Lists that merge by a key; all other lists of objects are replaced."""
-SETS = ("finalizers",)
-"""Lists of primitives that merge."""
 DIRECTIVE, KEEP_ONLY = "$patch", "$retainKeys"
 ORDER, DELETE_VALUES = "$setElementOrder/", "$deleteFromPrimitiveList/"
 
 
-def apply_strategic_patch(target: Json, patch: Json) -> Json:
-    """The patched object; neither argument is changed."""
+def apply_strategic_patch(target: Json, patch: Json, kind: str | None) -> Json:
+    """The patched value of this type; neither argument is changed. Without a type, lists are replaced."""
     match patch.get(DIRECTIVE):
         case "replace":
             return {name: _plain(part) for name, part in patch.items() if not name.startswith("$")}
         case "delete":
             return {}
         case None | "merge":
-            return _merged(target, patch)
+            return _merged(target, patch, kind)
         case other:
-            raise bad_request(f"unknown patch directive {other!r}: expected replace, delete or merge")
+            raise StatusError(500, "", f"unknown patch type: {other} in map: {go_printed(patch)}")
 
 
-def _merged(target: Json, patch: Json) -> Json:
+def _merged(target: Json, patch: Json, kind: str | None) -> Json:
     result = _kept(target, patch)
+    fields = fields_of(kind) if kind is not None and is_struct(kind) else {}
     for name, change in patch.items():
         if name.startswith(DELETE_VALUES):
+            if not isinstance(change, list):
+                raise bad_request("invalid patch format of primitive list")
             field = name.removeprefix(DELETE_VALUES)
-            result[field] = [value for value in result.get(field) or () if value not in change]
-        elif name in (DIRECTIVE, KEEP_ONLY) or name.startswith(ORDER):
+            present = result.get(field)
+            result[field] = [value for value in present if value not in change] if isinstance(present, list) else []
+        elif name.startswith(ORDER):
+            _set_order(result, target, patch, name.removeprefix(ORDER), fields)
+        elif name in (DIRECTIVE, KEEP_ONLY) or ORDER + name in patch:
             continue
         elif change is None:
             result.pop(name, None)
+        elif isinstance(change, dict) and not isinstance(result.get(name), dict):
+            if change.get(DIRECTIVE) != "delete":
+                result[name] = _plain(change)
         else:
-            result[name] = _field(name, result.get(name), change)
+            result[name] = _field(fields.get(name), result.get(name), change)
     return result
+
+
+def _set_order(result: Json, target: Json, patch: Json, name: str, fields: Mapping[str, FieldType]) -> None:
+    """Merges a list and puts its items into the order the patch wants."""
+    field, order, before = fields.get(name), patch[ORDER + name], target.get(name)
+    if name in patch:
+        result[name] = _field(field, result.get(name), patch[name])
+    key = None if field is None else field.merging.merge
+    if isinstance(order, list) and isinstance(result.get(name), list) and key is not None:
+        result[name] = _in_order(result[name], order, before if isinstance(before, list) else [], key)
 
 
 def _kept(target: Json, patch: Json) -> Json:
     keep = patch.get(KEEP_ONLY)
+    if keep is not None and not isinstance(keep, list):
+        raise bad_request("invalid patch format of retainKeys")
     return dict(target) if keep is None else {name: value for name, value in target.items() if name in keep}
 
 
-def _field(name: str, current: Any, change: Any) -> Any:
+def _field(field: FieldType | None, current: Any, change: Any) -> Any:
     if isinstance(change, dict):
-        return apply_strategic_patch(current if isinstance(current, dict) else {}, change)
+        below = None if field is None or field.mapped else field.type
+        return apply_strategic_patch(current if isinstance(current, dict) else {}, change, below)
     if not isinstance(change, list):
         return change
     present = current if isinstance(current, list) else []
-    if name in SETS:
-        return [*present, *(value for value in change if value not in present)]
-    key = _merge_key(name, [*present, *change])
-    return _plain(change) if key is None else _list(present, change, key)
+    key = None if field is None else field.merging.merge
+    if field is None or key is None or not (key == "" or all(isinstance(item, dict) for item in [*present, *change])):
+        return _plain(change)
+    if key == "":
+        united = [*present, *(value for value in change if value not in present)]
+        return _in_order(united, change, present, key)
+    return _in_order(_list(present, change, key, field.type), change, present, key)
 
 
-def _merge_key(name: str, items: list[Any]) -> str | None:
-    """The list's merge key; ports of services merge by `port`, those of containers by `containerPort`."""
-    key = MERGE_KEYS.get(name)
-    if key is None or not all(isinstance(item, dict) for item in items):
-        return None
-    if name == "ports" and any("port" in item for item in items):
-        return "port"
-    return key
+def _in_order(items: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
+    """The items in the wanted order; others stay before those they stood before."""
+    rank, was = _ranks(wanted, key), _ranks(before, key)
+    patched = sorted((item for item in items if _identity(item, key) in rank), key=lambda i: rank[_identity(i, key)])
+    others = [item for item in items if _identity(item, key) not in rank]
+    result: list[Any] = []
+    for item in patched:
+        place = was.get(_identity(item, key))
+        while others and place is not None and was.get(_identity(others[0], key), place) < place:
+            result.append(others.pop(0))
+        result.append(item)
+    return result + others
 
 
-def _list(current: list[Json], changes: list[Json], key: str) -> list[Json]:
+def _ranks(items: list[Any], key: str) -> dict[Any, int]:
+    return {_identity(item, key): index for index, item in enumerate(items)}
+
+
+def _identity(item: Any, key: str) -> Any:
+    value = item.get(key) if key and isinstance(item, dict) else item
+    return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+def _list(current: list[Json], changes: list[Json], key: str, kind: str) -> list[Json]:
     if any(change.get(DIRECTIVE) == "replace" and key not in change for change in changes):
         return [_plain(change) for change in changes if key in change]
     result = list(current)
     for change in changes:
         if key not in change:
-            raise bad_request(f"map: {change} does not contain declared merge key: {key}")
-        _merge_item(result, change, key)
+            text = f"map: {go_printed(change)} does not contain declared merge key: {key}"
+            raise StatusError(500, "", text)
+        _merge_item(result, change, key, kind)
     return result
 
 
-def _merge_item(items: list[Json], change: Json, key: str) -> None:
+def _merge_item(items: list[Json], change: Json, key: str, kind: str) -> None:
     at = next((index for index, item in enumerate(items) if item.get(key) == change[key]), None)
     if change.get(DIRECTIVE) == "delete":
         items[:] = [item for item in items if item.get(key) != change[key]]
     elif at is None:
-        items.append(apply_strategic_patch({}, change))
+        items.append(apply_strategic_patch({}, change, kind))
     else:
-        items[at] = apply_strategic_patch(items[at], change)
+        items[at] = apply_strategic_patch(items[at], change, kind)
 
 
 def _plain(value: Any) -> Any:
     """The value without directives."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items() if not name.startswith("$")}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+        named = {name: part for name, part in value.items() if not name.startswith("$") and part is not None}
+        return {name: _plain(part) for name, part in named.items() if not _is_deleted(part)}
+    return [_plain(part) for part in value if not _is_deleted(part)] if isinstance(value, list) else value
+
+
+def _is_deleted(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(DIRECTIVE) == "delete"

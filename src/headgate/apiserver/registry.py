@@ -75,6 +75,7 @@ class RequestInfo(Struct, frozen=True, gc=False):
     subresource: str = ""
     dry_run: bool = False
     warnings: list[str] = []  # of the response
+    manager: str = ""  # who is to own the fields that are written
 
 
 class Registry:

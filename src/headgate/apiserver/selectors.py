@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headgate.apiserver.field_errors import quote
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import StatusError, bad_request
 from headgate.apiserver.strategy import ResourceType
@@ -85,8 +86,11 @@ def _when_absent(path: str, resource: ResourceType) -> str:
     known = FIELDS.get((resource.group, resource.plural), {})
     if path in COMMON_FIELDS:
         return ""
-    if path not in known:
+    if path not in known and (known or resource.schema is not None):
         raise bad_request(f"field label not supported: {path}")
+    if path not in known:
+        fields = ", ".join(map(quote, COMMON_FIELDS))
+        raise bad_request(f"{quote(path)} is not a known field selector: only {fields}")
     return known[path]
 
 

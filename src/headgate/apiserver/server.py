@@ -10,31 +10,46 @@ from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
 from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
 from headgate.apiserver.discovery import discovery
+from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.handlers import (
+    ACCOUNTS,
+    APPLY,
+    CONNECTED,
     PROTOBUF,
+    SCALE,
+    TOKEN,
     DeleteOptions,
     Deleter,
     ListScope,
+    Reviews,
+    TokenIssuer,
     Watch,
     WatchEvent,
     Writer,
+    answer_scale,
     as_json,
     bind,
     decode_binding,
+    decode_configuration,
     decode_eviction,
     decode_object,
     decode_options,
     decode_patch,
     evict,
+    field_manager,
     field_validation,
+    forced,
     get_existing,
     known_version,
     list_objects,
+    not_connected,
+    refuse_list_options,
     valid_utf8,
     validate_fields,
     validated_patch,
 )
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
+from headgate.apiserver.managedfields import FieldTracker
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
 from headgate.apiserver.openapi import openapi
@@ -48,10 +63,11 @@ from headgate.apiserver.status import (
     deleted,
     details_of,
     failure,
+    invalid,
     method_not_allowed,
     no_such_path,
 )
-from headgate.apiserver.storage import HISTORY, Change, SavedState, Store, is_pods
+from headgate.apiserver.storage import HISTORY, Change, SavedState, Store, is_namespaces, is_pods, is_removable
 from headgate.apiserver.strategy import ResourceType
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
@@ -70,13 +86,23 @@ class ApiServer:
         *,
         now: float = 0.0,
         saved: SavedState | None = None,
+        tracks_fields: bool = False,
+        token_key: bytes = b"",
     ) -> None:
-        """With what was `saved` the server goes on from there, and keeps its changes for `take_unsaved`."""
+        """With what was `saved` the server goes on from there, and keeps its changes for `take_unsaved`.
+
+        Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that nobody
+        gets back who reads neither.
+        """
         self._store = Store(history)
         self._registry = Registry(self._store, types)
         self._chain = AdmissionChain(self._store, admission)
-        self._writer = Writer(self._store, self._chain, Identities(seed))
+        self._tracks_fields = tracks_fields
+        fields = FieldTracker() if tracks_fields else None
+        self._writer = Writer(self._store, self._chain, Identities(seed), fields)
         self._deleter = Deleter(self._store, self._chain)
+        self._tokens = TokenIssuer(self._store, token_key or str(seed).encode())
+        self._reviews = Reviews(self._tokens)
         self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
             DefinitionController(self._store, self._registry, self._deleter, resource_types_of),
@@ -108,11 +134,16 @@ class ApiServer:
         served, target = self._registry.at(path)
         if target.name:
             raise method_not_allowed()
+        refuse_list_options(query, watches=True)
         scope = ListScope(served, target.namespace, selection(query, served.type))
         initial = query.get("sendInitialEvents") == "true"
         since = None if initial else known_version(self._store, query) or None
         bookmarks = query.get("allowWatchBookmarks") == "true"
         return Watch(self._store, scope, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
+
+    def account_of(self, token: str, now: float) -> str | None:
+        """The service account a token was issued for; None if it is not valid now."""
+        return self._tokens.user_of(token, now)
 
     @property
     def version(self) -> int:
@@ -148,11 +179,17 @@ class ApiServer:
             served, target = self._registry.at(request.path)
         except ApiError:
             found = self._document(request)
-            if found is None:
+            if found is not None:
+                return found
+            review = self._reviews.answered(request, now)
+            if review is None:
                 raise
-            return found
-        dry_run, subresource = bool(request.query) and _is_dry_run(request.query), target.subresource
-        info = RequestInfo(served, target.namespace, target.name, request.user, now, subresource, dry_run)
+            return Response(201, review)
+        dry_run, subresource = bool(request.query) and _is_dry_run(request), target.subresource
+        manager = "" if not self._tracks_fields else field_manager(request.method, request.query, request.user_agent)
+        info = RequestInfo(
+            served, target.namespace, target.name, request.user, now, subresource, dry_run, manager=manager
+        )
         code, value = self._answer_resolved(request, info)
         render = rendering(served.type, request.accept, request.query) if request.accept else None
         if render is not None and value["kind"] != "Status":
@@ -169,6 +206,14 @@ class ApiServer:
         served, subresource = info.served, info.subresource
         if subresource in ("binding", "eviction"):
             return self._answer_pod_action(request, info)
+        if subresource == SCALE and served.type.scale is not None and info.name:
+            return 200, answer_scale(request, info, self._writer, self._registry)
+        if subresource == TOKEN and (served.type.group, served.type.plural) == ACCOUNTS:
+            if request.method != "POST":
+                raise method_not_allowed()
+            return 201, self._tokens.issue(info, request.body)
+        if subresource in CONNECTED and is_pods(served.collection):
+            raise not_connected(info)
         if subresource and not (subresource == "status" and served.type.has_status):
             raise no_such_path()
         if not info.name:
@@ -185,14 +230,18 @@ class ApiServer:
                 return 200, list_objects(self._store, _scope(request, info), request.query)
             case "POST":
                 return self._create(request, info)
-            case "DELETE":
+            case "DELETE" if not is_namespaces(info.served.collection):
                 return 200, self._delete_all(request, info)
         raise method_not_allowed()
 
     def _answer_object(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         served = info.served
         match request.method:
+            case "PATCH" if self._tracks_fields and request.content_type == APPLY:
+                return self._apply(request, info)
             case "PATCH":  # as most are
+                if request.query:
+                    forced(request.query, applies=False)
                 patch = decode_patch(request.body, request.content_type, served)
                 validation = field_validation(request.method, request.query)
                 return 200, self._writer.patch(info, validated_patch(info, patch, validation))
@@ -223,11 +272,23 @@ class ApiServer:
         self._namespaces.refuse_unless_active(info, value["metadata"].get("name") or "")
         return 201, self._writer.create(info, value)
 
+    def _apply(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        force = forced(request.query, applies=True)
+        config = decode_configuration(request.body)
+        if info.subresource or info.served.collection.get(info.namespace, info.name) is not None:
+            return 200, self._writer.apply(info, config, force=force)
+        self._namespaces.refuse_unless_active(info, info.name)
+        return 201, self._writer.create_by_apply(info, config)
+
     def _delete(self, info: RequestInfo, options: DeleteOptions) -> Json:
         """The object if it still exists or is a pod, else a Status with its details."""
         last = self._deleter.delete(info, options)
         collection, resource = info.served.collection, info.served.type
-        if is_pods(collection) or collection.get(info.namespace, info.name) is not None:
+        dry_run = info.dry_run or options.dry_run
+        remains = (
+            not is_removable(collection, last) if dry_run else collection.get(info.namespace, info.name) is not None
+        )
+        if is_pods(collection) or remains:
             return info.served.shown(last)
         return deleted(details_of(info.name, resource.group, resource.plural, last["metadata"]["uid"]))
 
@@ -243,8 +304,11 @@ def _scope(request: Request, info: RequestInfo) -> ListScope:
     return ListScope(info.served, info.namespace, selection(request.query, info.served.type))
 
 
-def _is_dry_run(query: Mapping[str, str]) -> bool:
-    asked = query.get("dryRun", "")
-    if asked not in ("", "All"):
-        raise bad_request(f'dryRun: Unsupported value: "{asked}": supported values: "All"')
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+def _is_dry_run(request: Request) -> bool:
+    asked = request.query.get("dryRun", "")
+    if asked not in ("", "All") and request.method in _OPTIONS:
+        raise invalid(_OPTIONS[request.method], "meta.k8s.io", "", [not_supported("dryRun", [asked], ("All",))])
     return bool(asked)

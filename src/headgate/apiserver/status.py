@@ -85,7 +85,8 @@ def _conflict(resource: ResourceType, kind: str, name: str, why: str) -> StatusE
 
 def unmet_precondition(resource: ResourceType, stored: Json, field: str, asked: str) -> StatusError:
     """The conflict of an unmet uid or resourceVersion precondition, in the words of a real storage."""
-    place = (resource.group, resource.plural, stored.get("namespace", ""), stored["name"])
+    grouped = resource.schema is not None or resource.group == "apiextensions.k8s.io"
+    place = (resource.group * grouped, resource.plural, stored.get("namespace", ""), stored["name"])
     where = "/".join(["/registry", *filter(None, place)])
     kind = PRECONDITIONS[field]
     return conflict(

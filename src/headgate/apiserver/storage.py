@@ -246,9 +246,14 @@ class Store:
         return self._record(Change(step, collection, namespace, name, self._next(value), before))
 
     def remove(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
-        """Removes the object; `value` is its last state."""
+        """Removes the object; returns `value`, its last state, with the version of the removal.
+
+        Watchers are told the state that was stored, as by a real storage, which never sees the last one.
+        """
         before = collection.get(namespace, name)
-        return self._record(Change("DELETED", collection, namespace, name, self._next(value), before))
+        after = self._next(value if before is None else before.value)
+        self._record(Change("DELETED", collection, namespace, name, after, before))
+        return versioned(value, after.version)
 
     def take_unreconciled(self) -> list[Change]:
         """The changes to be reconciled since the last call."""
@@ -295,12 +300,12 @@ def is_namespaces(collection: Collection) -> bool:
 
 def store_or_remove(store: Store, collection: Collection, namespace: str, name: str, value: Json) -> Json:
     """Stores the object, or removes it if it is deleted and nothing holds it back."""
-    if _is_removable(collection, value):
+    if is_removable(collection, value):
         return store.remove(collection, namespace, name, value)
     return store.put(collection, namespace, name, value)
 
 
-def _is_removable(collection: Collection, value: Json) -> bool:
+def is_removable(collection: Collection, value: Json) -> bool:
     """Whether the object is deleted, without finalizers and grace period."""
     metadata = value["metadata"]
     if metadata.get("deletionTimestamp") is None or metadata.get("finalizers"):

@@ -22,6 +22,9 @@ class RestStrategy(Protocol):
     def prepare_create(self, new: Json) -> Json:
         """The new object defaulted, without fields a client may not set, such as status."""
 
+    def defaulted(self, new: Json) -> Json:
+        """The new object as it is read: with its defaults, and with nothing the server adds at creation."""
+
     def prepare_update(self, new: Json, old: Json) -> Json:
         """The same for an update; status is kept from `old`."""
 
@@ -49,6 +52,15 @@ class PrinterColumn(Struct, frozen=True):
     priority: int = 0
 
 
+class ScalePaths(Struct, frozen=True):
+    """Where a resource keeps what its Scale shows: simple paths such as `.spec.replicas`."""
+
+    replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ".spec.selector"
+    replicas_default: int = 0  # 0: there is none
+
+
 class ResourceType(Struct, frozen=True):
     """A resource in one version: its names, scope and strategy."""
 
@@ -64,3 +76,4 @@ class ResourceType(Struct, frozen=True):
     categories: tuple[str, ...] = ()
     columns: tuple[PrinterColumn, ...] = ()  # of a custom resource
     schema: Json | None = None  # of a custom resource, in OpenAPI v3
+    scale: ScalePaths | None = None

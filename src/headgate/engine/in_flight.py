@@ -261,3 +261,9 @@ class AwaitedPermits(Struct, frozen=True):
 
     writes: int
     since: float
+
+    @classmethod
+    def of_all(cls, *awaited: AwaitedPermits | None) -> AwaitedPermits | None:
+        """Together; None where nothing waits."""
+        found = [one for one in awaited if one is not None]
+        return cls(sum(one.writes for one in found), min(one.since for one in found)) if found else None

@@ -70,13 +70,15 @@ class Engine:
     ) -> None:
         self.journal = Journal()
         self._planes: list[Plane] = []
-        self._quota = QuotaPlane(settings, self.journal, watch) if Role.QUOTA in settings.roles else None
-        if self._quota is not None:
-            self._planes.append(self._quota)
+        self._informing: list[QuotaPlane | SchedulerPlane] = []  # those that wait for permits
+        if Role.QUOTA in settings.roles:
+            self._informing.append(QuotaPlane(settings, self.journal, watch))
+            self._planes += self._informing
         if Role.INTEGRATIONS in settings.roles:
             self._planes.append(IntegrationsPlane(settings, self.journal))
         if Role.SCHEDULER in settings.roles:
-            self._planes.append(SchedulerPlane(settings, pre_enqueue, self.journal, certifier, watch))
+            self._informing.append(SchedulerPlane(settings, pre_enqueue, self.journal, certifier, watch))
+            self._planes.append(self._informing[-1])
         self._fleet = FleetPlane(settings, self.journal) if Role.FLEET in settings.roles else None
         if self._fleet is not None:
             self._planes.append(self._fleet)
@@ -96,7 +98,7 @@ class Engine:
     @property
     def awaited_permits(self) -> AwaitedPermits | None:
         """The informative writes that wait for `WritePermits`, after the last step."""
-        return None if self._quota is None else self._quota.awaited_permits
+        return AwaitedPermits.of_all(*(plane.awaited_permits for plane in self._informing))
 
     def step(self, batch: Sequence[AnyEvent], now: float) -> list[Effect | FleetEffect]:
         """What concerns an object is told to the planes that read its kind; those that were told something decide.
@@ -144,16 +146,23 @@ class Engine:
     def _absorb_other(
         self, event: FleetEvent | WritePermits, awake: dict[Plane, None], now: float
     ) -> Iterable[Effect | FleetEffect]:
-        """What concerns other clusters is told to the fleet plane alone, and permits to the one that waits for them."""
+        """What concerns other clusters is told to the fleet plane alone."""
         if isinstance(event, WritePermits):
-            if self._quota is not None:
-                self._quota.permit(event.writes)
-                awake[self._quota] = None
+            self._permit(event.writes, awake)
             return ()
         if self._fleet is None:
             return ()
         awake[self._fleet] = None
         return self._fleet.absorb(event, now)
+
+    def _permit(self, writes: int, awake: dict[Plane, None]) -> None:
+        """Gives the permits to the plane that has waited longest for one."""
+        waiting = {plane: found.since for plane in self._informing if (found := plane.awaited_permits) is not None}
+        longest = min(waiting, key=lambda plane: waiting[plane], default=None)
+        for plane in self._informing:
+            plane.permits.give(writes if plane is longest else 0)
+        if longest is not None:
+            awake[longest] = None
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""

@@ -55,7 +55,7 @@ WORK = (
 Seen = AnyEvent | Unreadable
 
 
-class RemoteObject(Struct, frozen=True):
+class RemoteObject(Struct, frozen=True, gc=False):
     """An object of a worker cluster."""
 
     cluster: str

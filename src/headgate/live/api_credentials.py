@@ -33,10 +33,8 @@ class Administrator(Struct, frozen=True):
 
     def authenticate(self, request: HttpRequest) -> str | None:
         """The name of whoever asks: by the token, or by a certificate that the handshake has verified."""
-        given = request.headers.get("authorization", "")
-        if given[: len(BEARER)].lower() == BEARER:
-            token = given[len(BEARER) :].strip().encode()
-            users = {ADMINISTRATOR: self.token, **self.components}
+        if given := bearer_token(request):
+            token, users = given.encode(), {ADMINISTRATOR: self.token, **self.components}
             return next((user for user, its in users.items() if secrets.compare_digest(token, its.encode())), None)
         return ADMINISTRATOR if request.certificate else None
 
@@ -56,6 +54,12 @@ class Administrator(Struct, frozen=True):
             "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
             "current-context": name,
         }
+
+
+def bearer_token(request: HttpRequest) -> str:
+    """The token in a request; empty if there is none."""
+    given = request.headers.get("authorization", "")
+    return given[len(BEARER) :].strip() if given[: len(BEARER)].lower() == BEARER else ""
 
 
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:

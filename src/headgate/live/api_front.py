@@ -13,19 +13,21 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from secrets import randbits
+from secrets import randbits, token_bytes
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from msgspec import Struct
 
+from headgate.api.yaml_documents import InvalidYaml, read_yaml
+from headgate.apiserver.handlers.decoding import APPLY
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import ApiServer
-from headgate.apiserver.status import ApiError, failure, unauthorized
+from headgate.apiserver.status import ApiError, bad_request, failure, unauthorized
 from headgate.apiserver.storage import Collection
-from headgate.live.api_credentials import Administrator, new_administrator, write_private
+from headgate.live.api_credentials import Administrator, bearer_token, new_administrator, write_private
 from headgate.live.certificates import ServerTls, serves
 from headgate.live.data_dir import CannotSave, DataDir, GroupCommit, InvalidDataDir, opened
 from headgate.live.http_server import CannotListen, HttpReply, HttpRequest, Listen, ServerLimits, http_server
@@ -34,6 +36,7 @@ from headgate.live.service import first_of
 from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_signal
 
 JSON = "application/json"
+YAML = (APPLY, "application/yaml")
 PROBES = ("/livez", "/readyz", "/healthz")
 LIMITS = ServerLimits(
     connections=2048,
@@ -128,7 +131,8 @@ def start_apiserver(listen: Listen, kubeconfig: Path, data_dir: Path | None, tel
 async def _serve_api(listen: Listen, kubeconfig: Path, data_dir: Path | None, log: Log, tell: Tell) -> None:
     stop = stop_signal(log)
     with opened(data_dir) as data:
-        server = ApiServer(randbits(64), now=time.time(), saved=data.load() if data is not None else None)
+        saved, key = data.load() if data is not None else None, token_bytes(32)
+        server = ApiServer(randbits(64), now=time.time(), saved=saved, tracks_fields=True, token_key=key)
         async with served(server, listen, data=data) as api:
             write_private(kubeconfig, api.administrator.kubeconfig(api.url, "headgate"))
             tell(f"export KUBECONFIG={kubeconfig}")
@@ -154,7 +158,7 @@ class ApiFront:
     async def __call__(self, request: HttpRequest) -> HttpReply:
         if request.path in PROBES:
             return HttpReply(200, b"ok")
-        user = self._authenticate(request)
+        user = self._authenticate(request) or self._account(request)
         if user is None:
             return _reply(request, Response(401, failure(unauthorized())))
         query = dict(parse_qsl(request.query, keep_blank_values=True))
@@ -162,13 +166,23 @@ class ApiFront:
         if request.method == "GET" and query.get("watch") in ("true", "1"):
             return self._watch(request, query, accept)
         kind = request.headers.get("content-type", JSON).partition(";")[0].strip()
-        asked = Request(request.method, unquote(request.path), query, request.body, kind, user, accept)
+        agent = request.headers.get("user-agent", "")
+        try:
+            body, kind = (request.body, kind) if kind not in YAML else _from_yaml(request.body, kind)
+        except InvalidYaml as error:
+            return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
+        asked = Request(request.method, unquote(request.path), query, body, kind, user, accept, agent)
         answer = self._server.handle(asked, self._now())
         if self._commits is not None:
             await self._commits.committed()
         elif request.method != "GET":
             self.inform()
         return _reply(request, answer)
+
+    def _account(self, request: HttpRequest) -> str | None:
+        """The service account whose token the request has."""
+        token = bearer_token(request)
+        return self._server.account_of(token, self._now()) if token else None
 
     def inform(self) -> None:
         """Wakes the watches of what has changed. To be called after whatever else writes to the server."""
@@ -215,6 +229,12 @@ class ApiFront:
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _from_yaml(body: bytes, kind: str) -> tuple[bytes, str]:
+    """The body as JSON, and what it is then; most clients send JSON as it is."""
+    text = body if body.lstrip().startswith(b"{") else msgspec.json.encode(read_yaml(body))
+    return text, kind if kind == APPLY else JSON
 
 
 class _RenderedLines:

@@ -241,7 +241,7 @@ class Stream:
 
 CONNECT_TIMEOUT = 10.0  # seconds, TLS handshake included
 IDLE_LIMIT = 60.0  # seconds; below the 90 s after which API servers and balancers close idle connections
-DEFAULT_SIZE = 32  # connections
+DEFAULT_SIZE = 64  # connections: more than writes are under way, so that none waits for one, nor the lease
 PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, seconds, tries
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from msgspec import Struct, structs
 
 from headgate.model.effects import EmitEvent, PatchStatus, PodCondition
-from headgate.model.keys import Key
+from headgate.model.keys import Key, Target
 from headgate.model.settings import InformWithin
 
 MOST = 16  # informative writes under way
@@ -120,9 +120,12 @@ class WaitingNotes:
             self._drop_oldest_event()
         return None
 
-    def outdate(self, key: Key) -> None:
-        """The pod waits no more: what was to be said of that is not true."""
-        self._statuses.pop((key, PodCondition), None)
+    def outdate(self, pod: Target) -> None:
+        """The pod waits no more: what was to be said of that is not true. Another of its name may wait by now."""
+        slot = pod.key, PodCondition
+        waiting = self._statuses.get(slot)
+        if waiting is not None and waiting.note.target.uid == pod.uid:
+            del self._statuses[slot]
 
     def clear(self) -> None:
         self._statuses.clear()

@@ -144,9 +144,9 @@ class Performer:
             self._informing -= informs
             if self._under_way == 0:
                 self._quiet.set()
-            self._window.answered(self._clock() - since)
-            self._finish(write)
-            self._inform()
+        self._window.answered(self._clock() - since)
+        self._finish(write)
+        self._inform()
 
     def _finish(self, write: Write) -> None:
         """What waits behind the write is next."""
@@ -214,7 +214,7 @@ class Performer:
             trouble, message = await self._ask_all(calls)
         self._observer.performed(write, trouble, self._clock() - began)
         if isinstance(write, ENDS_WAITING) and trouble is None:
-            self._notes.outdate(write.target.key)
+            self._notes.outdate(write.target)
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from secrets import randbits
+from secrets import randbits, token_bytes
 from typing import Any
 
 import msgspec
@@ -95,6 +95,8 @@ async def small_kubernetes(
             objects=(*INITIAL_OBJECTS, own, *installed_objects(settings)),
             now=clock(),
             saved=data.load() if data is not None else None,
+            tracks_fields=True,
+            token_key=token_bytes(32),
         )
         async with served(server, Listen(HOST, port), now=clock, components=COMPONENTS, data=data) as api:
             yield structs.replace(_started(name, api.url, api.administrator), served=api)

@@ -58,11 +58,11 @@ class Columns:
                 cells = known[name]
             except KeyError:
                 cells = self.open(name).data
-            amount_there = cells[row] + sign * amount
-            if amount_there < LARGEST_SUM and not beyond:
-                cells[row] = amount_there
-            else:
+            there = cells[row] + sign * amount
+            if beyond or there >= LARGEST_SUM:
                 self._put_exactly(name, row, beyond.get((name, row), cells[row]) + sign * amount)
+            else:
+                cells[row] = there
 
     def exceeded(self, row: int, amounts: Iterable[tuple[str, int]], most: Columns) -> str | None:
         """The first of these names of which the row has more here than there."""

@@ -164,8 +164,9 @@ def _placed(
     found = first if attempts.suffices(first) else attempts.otherwise(asking)
     if found is None:
         return _refusal(first, len(pods), count[0], domain)
-    placements = tuple((pods[index], found.placements[index]) for index in sorted(found.placements))
-    return GroupPlacement(placements, tuple(pod for index, pod in enumerate(pods) if index not in found.placements))
+    placed = found.placements
+    rest = [pod for index, pod in enumerate(pods) if index not in placed] if len(placed) < len(pods) else ()
+    return GroupPlacement(tuple([(pods[index], placed[index]) for index in sorted(placed)]), tuple(rest))
 
 
 class GroupAttempts:
@@ -186,7 +187,8 @@ class GroupAttempts:
 
     def otherwise(self, pods: Sequence[Pod]) -> TrialPlacements | None:
         """For pods that are unlike, so that it matters which is placed first; None where that is of no use."""
-        if all(pod.shape == pods[0].shape for pod in pods):
+        shape = pods[0].shape
+        if all(pod.shape == shape for pod in pods):
             return None
         for order in other_orders(self._placer.rules.rows, pods, self._needed, self._within):
             placing = self.in_order(pods, order)

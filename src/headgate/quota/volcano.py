@@ -36,10 +36,17 @@ class Shortage(Struct, frozen=True):
     limit: int
     kept: int = 0  # of the limit, guaranteed to other queues below that level
 
-    def __str__(self) -> str:
-        def text(amount: int) -> str:
-            return f"{self.resource} {amount_text(self.resource, amount)}"
+    @property
+    def numbers(self) -> dict[str, int | str]:
+        """For the journal."""
+        amounts = {"requested": self.requested, "used": self.used, "limit": self.limit}
+        return {"level": self.level, **{name: self._text(amount) for name, amount in amounts.items()}}
 
+    def _text(self, amount: int) -> str:
+        return f"{self.resource} {amount_text(self.resource, amount)}"
+
+    def __str__(self) -> str:
+        text = self._text
         where = f"queue {self.level}" if self.level == self.queue else f"queue {self.level} above queue {self.queue}"
         kept = f", of which {text(self.kept)} is guaranteed to other queues" if self.kept else ""
         used, requested = text(self.used), text(self.requested)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -72,7 +71,6 @@ class Schedule(Struct, frozen=True):
         return by_month or by_week if self.either_day else by_month and by_week
 
 
-@lru_cache(maxsize=256)
 def parse_schedule(text: str) -> Schedule:
     """Five fields, or a name such as @daily. Raises InvalidSchedule."""
     parts = _MACROS.get(text.strip(), text).split()

@@ -19,7 +19,7 @@ from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, STATUS_CH
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.strategy import PrinterColumn, ResourceType
+from headgate.apiserver.strategy import PrinterColumn, ResourceType, ScalePaths
 from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
 from headgate.model.names import dns_subdomain_errors
 
@@ -43,6 +43,9 @@ class CustomResourceStrategy(Struct, frozen=True):
             self.schema.complete(_with_status(old, None)) if status is None else self.schema.with_status(old, status)
         )
         return completed
+
+    def defaulted(self, new: Json) -> Json:
+        return self._completed(new)
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
         return self.schema.unknown_fields(value)
@@ -101,7 +104,16 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
         categories=tuple(names.get("categories") or ()),
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
         schema=version["schema"]["openAPIV3Schema"],
+        scale=_scale_paths((version.get("subresources") or {}).get("scale")),
     )
+
+
+def _scale_paths(scale: Json | None) -> ScalePaths | None:
+    if scale is None:
+        return None
+    names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+    replicas, status, selector = (scale.get(name) or "" for name in names)
+    return ScalePaths(replicas, status, selector)
 
 
 def _column(column: Json) -> PrinterColumn:

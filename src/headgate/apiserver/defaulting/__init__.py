@@ -7,8 +7,8 @@ from headgate.apiserver.defaulting.kinds import (
     JOB_NAME,
     NAME_LABELS,
     UID_LABELS,
-    default_config_map,
     default_job,
+    default_namespace,
     default_node,
     default_priority_class,
     default_secret,
@@ -18,6 +18,7 @@ from headgate.apiserver.defaulting.kinds import (
     update_namespace,
 )
 from headgate.apiserver.defaulting.pods import Nanos, default_pod, nanos_of, new_pod, pod_total
+from headgate.apiserver.defaulting.workloads import default_deployment, default_replica_set, default_stateful_set
 
 __all__ = [
     "CONTROLLER_UID",
@@ -27,12 +28,15 @@ __all__ = [
     "UID_LABELS",
     "Nanos",
     "cached_quantity",
-    "default_config_map",
+    "default_deployment",
     "default_job",
+    "default_namespace",
     "default_node",
     "default_pod",
     "default_priority_class",
+    "default_replica_set",
     "default_secret",
+    "default_stateful_set",
     "nanos_of",
     "new_budget",
     "new_job",

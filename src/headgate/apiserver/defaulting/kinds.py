@@ -1,4 +1,4 @@
-"""Defaults of Jobs, nodes, namespaces, priority classes, disruption budgets and config maps."""
+"""Defaults of Jobs, nodes, namespaces, priority classes, disruption budgets and secrets."""
 
 from __future__ import annotations
 
@@ -98,22 +98,29 @@ def default_node(node: Json) -> Json:
 
 
 def default_namespace(namespace: Json) -> Json:
-    """The namespace with its name label and the finalizer of its content."""
-    metadata, spec = namespace["metadata"], namespace.get("spec") or {}
+    """The namespace with its name label."""
+    metadata = namespace["metadata"]
     labels = {**(metadata.get("labels") or {}), NAME_LABEL: metadata.get("name")}
+    return {**namespace, "metadata": {**metadata, "labels": labels}}
+
+
+def _with_finalizer(namespace: Json) -> Json:
+    """The namespace with the finalizer of its content."""
+    spec = namespace.get("spec") or {}
     finalizers = spec.get("finalizers") or []
     if _KUBERNETES not in finalizers:
         finalizers = [*finalizers, _KUBERNETES]
-    return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": {**spec, "finalizers": finalizers}}
+    return {**namespace, "spec": {**spec, "finalizers": finalizers}}
 
 
 def update_namespace(new: Json, old: Json) -> Json:
     """The updated namespace; its spec and status are kept."""
-    return default_namespace({**new, "spec": old.get("spec") or {}, "status": old.get("status") or {}})
+    kept = {**new, "spec": old.get("spec") or {}, "status": old.get("status") or {}}
+    return _with_finalizer(default_namespace(kept))
 
 
 def new_namespace(namespace: Json) -> Json:
-    return {**default_namespace(namespace), "status": {"phase": "Active"}}
+    return {**_with_finalizer(default_namespace(namespace)), "status": {"phase": "Active"}}
 
 
 def default_priority_class(priority_class: Json) -> Json:
@@ -127,10 +134,6 @@ def default_priority_class(priority_class: Json) -> Json:
 def new_budget(budget: Json) -> Json:
     """A new budget allows no disruptions until its controller has counted."""
     return {**budget, "status": _NO_DISRUPTIONS}
-
-
-def default_config_map(config_map: Json) -> Json:
-    return config_map if config_map.get("data") is not None else {**config_map, "data": {}}
 
 
 def default_secret(secret: Json) -> Json:

@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.apiserver.caches import DECODED_FIELDS, memoized
 from headgate.apiserver.handlers.protobuf import InvalidProtobuf, decode_protobuf
+from headgate.apiserver.kubernetes_types import type_of
 from headgate.apiserver.messages import Json
 from headgate.apiserver.patches import (
     PatchFailed,
@@ -26,6 +27,7 @@ from headgate.apiserver.status import StatusError, bad_request, unsupported_medi
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
+APPLY = "application/apply-patch+yaml"
 
 SHOWN_CHARACTERS = 30
 """How many characters of an unreadable body an error shows."""
@@ -46,9 +48,8 @@ METADATA, SPEC, STATUS = b'"metadata"', b'},"spec":', b'},"status":'
 _PATCHES: Mapping[tuple[str, bool], Callable[[Json, Json], Any]] = {
     (MERGE, True): SharedMerges().applied,
     (MERGE, False): apply_merge_patch,
-    (STRATEGIC, False): apply_strategic_patch,
 }
-"""How patches that are objects are applied, by media type and whether the resource is custom."""
+"""How merge patches are applied, by media type and whether the resource is custom."""
 
 INVALID_UTF8 = re.compile("[\udc80-\udcff]")
 """The surrogates Python decodes invalid bytes to."""
@@ -132,7 +133,7 @@ def _of_kind(value: Json, served: ServedResource, registry: Registry, body: byte
         return value
     if served.custom and not (kind and api_version):
         missing = "apiVersion" if kind else "Kind"
-        raise _unrecognized(served, f"Object '{missing}' is missing", body)
+        raise _unrecognized(served, f"Object '{missing}' is missing in '{body.decode(errors='replace')}'", body)
     if api_version and api_version != served.api_version:
         raise _of_other_version(str(kind or served.type.kind), str(api_version), served, registry)
     if kind and kind != served.type.kind:
@@ -162,12 +163,25 @@ def with_metadata(value: Json) -> Json:
     return value
 
 
+def decode_configuration(body: bytes) -> Json:
+    """The configuration in the body of an apply."""
+    try:
+        config = _object(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(config.get("metadata", {}), dict):
+        raise bad_request("metadata: expected an object")
+    return config
+
+
 def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patch:
     """The patch in a body."""
     media = _media_type(content_type)
     if media == JSON:
         return partial(_apply, _json_patched, decode_json_patch(body))
     apply = _PATCHES.get((media, served.custom))
+    if media == STRATEGIC and not served.custom:
+        apply = partial(apply_strategic_patch, kind=type_of(served.api_version, served.type.kind))
     if apply is None:
         raise _unsupported(served)
     try:
@@ -184,7 +198,7 @@ def _unsupported(served: ServedResource) -> StatusError:
     if not served.custom:
         return unsupported_media("415: Unsupported Media Type")
     text = "the body of the request was in an unknown format - accepted media types include:"
-    return unsupported_media(f"{text} {JSON}, {MERGE}")
+    return unsupported_media(f"{text} {JSON}, {MERGE}, {APPLY}")
 
 
 def _json_patched(value: Json, steps: list[Any]) -> Any:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from headgate.apiserver.admission import AdmissionChain
+from headgate.apiserver.field_errors import invalid as invalid_field
 from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.handlers.writing import get_existing
 from headgate.apiserver.messages import Json
@@ -59,6 +60,10 @@ def decode_options(body: bytes, query: Mapping[str, str]) -> DeleteOptions:
         options = _decoder.decode(body) if body else _from_query(query)
     except msgspec.DecodeError as error:
         raise bad_request(f"DeleteOptions: {error}") from None
+    if options.orphan_dependents is not None and options.propagation_policy is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        wrong = invalid_field("propagationPolicy", options.propagation_policy, detail)
+        raise invalid("DeleteOptions", "meta.k8s.io", "", [wrong])
     if options.policy and options.policy not in POLICY_FINALIZER:
         supported = ("Foreground", "Background", "Orphan", "nil")
         wrong = not_supported("propagationPolicy", options.policy, supported)

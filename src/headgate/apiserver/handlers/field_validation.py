@@ -11,8 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
+from headgate.apiserver.field_errors import forbidden, not_supported, quote, required, too_long
 from headgate.apiserver.field_errors import invalid as invalid_field
-from headgate.apiserver.field_errors import not_supported, quote
 from headgate.apiserver.handlers.decoding import Patch
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import RequestInfo, ServedResource
@@ -27,6 +27,7 @@ class FieldValidation(StrEnum):
     STRICT = "Strict"
 
 
+LONGEST_MANAGER = 128  # bytes
 _ACCEPTED = ("", *sorted(FieldValidation))
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
@@ -38,6 +39,45 @@ def field_validation(method: str, query: Mapping[str, str]) -> FieldValidation |
         wrong = not_supported("fieldValidation", asked, _ACCEPTED)
         raise invalid(_OPTIONS.get(method, "CreateOptions"), "meta.k8s.io", "", [wrong])
     return FieldValidation(asked) if asked else None
+
+
+def field_manager(method: str, query: Mapping[str, str], user_agent: str) -> str:
+    """Who is to own the fields that a request writes: as the query says, or the client by its name."""
+    asked = query.get("fieldManager", "") if query else ""
+    if asked:
+        _refuse_manager(method, asked)
+        return asked
+    return _cut("".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())) or "unknown"
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:LONGEST_MANAGER].decode(errors="ignore")
+
+
+def _refuse_manager(method: str, name: str) -> None:
+    errors = []
+    if len(name.encode()) > LONGEST_MANAGER:
+        errors.append(too_long("fieldManager", LONGEST_MANAGER))
+    at = 0
+    for letter in name:
+        if not letter.isprintable():
+            shown = f"invalid character U+{ord(letter):04X} (at position {at})"
+            errors.append(invalid_field("fieldManager", name, shown))
+        at += len(letter.encode())
+    if errors:
+        raise invalid(_OPTIONS.get(method, "CreateOptions"), "meta.k8s.io", "", errors)
+
+
+def forced(query: Mapping[str, str], *, applies: bool) -> bool:
+    """Whether an apply takes what others own; refuses to force any other patch, and an apply without a manager."""
+    force, errors = query.get("force", ""), []
+    if applies and not query.get("fieldManager"):
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if force and not applies:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if errors:
+        raise invalid("PatchOptions", "meta.k8s.io", "", errors)
+    return force.lower() in ("true", "1", "t")
 
 
 def validate_fields(info: RequestInfo, value: Json, validation: FieldValidation | None) -> None:

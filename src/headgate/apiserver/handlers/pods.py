@@ -1,4 +1,4 @@
-"""The pod subresources `binding` and `eviction`."""
+"""The pod subresources `binding` and `eviction`; those that need a kubelet are refused."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ from headgate.apiserver.status import (
     unmet_precondition,
 )
 from headgate.apiserver.storage import Collection, Revision, Store
+
+CONNECTED = ("log", "exec", "attach", "portforward", "proxy")
+"""Subresources for which a real server asks the kubelet."""
+
+
+def not_connected(info: RequestInfo) -> StatusError:
+    """Why a subresource that a kubelet answers is not served."""
+    get_existing(info)
+    text = f"{info.subresource} of pods is not served: no kubelet runs containers behind this API server"
+    return StatusError(501, "NotImplemented", text)
 
 
 class _BindingMetadata(Struct, frozen=True, gc=False, rename="camel"):

@@ -1,25 +1,22 @@
 """Protobuf bodies, in which kubectl and client-go send objects of built-in kinds: decoded to what JSON would say.
 
-`protobuf-fields.json` has the fields of every message (`tests/kubernetes/protobuf_fields.py` makes it). Go writes
-fields that are not pointers even when they are empty; JSON leaves these out.
+Go writes fields that are not pointers even when they are empty; JSON leaves these out.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
+from headgate.apiserver.kubernetes_types import numbered_fields, type_of, type_of_options
 from headgate.apiserver.messages import Json
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
-FILE = "protobuf-fields.json"
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 LONGEST_VARINT = 70  # bits
 MOST_LEVELS = 64
@@ -28,17 +25,6 @@ _EMPTY: tuple[Any, ...] = (None, "", 0, False, {}, [], 0.0)
 
 class InvalidProtobuf(ValueError):
     """Not an object in protobuf, or of a kind that has no table."""
-
-
-class FieldType(Struct, frozen=True):
-    """A field of a message: its name in JSON, and its type: a scalar or a message, one or several."""
-
-    name: str
-    type: str
-    repeated: bool = False
-    mapped: bool = False
-    pointer: bool = False
-    inline: bool = False
 
 
 def decode_protobuf(body: bytes) -> Json:
@@ -52,44 +38,16 @@ def decode_protobuf(body: bytes) -> Json:
         elif number == 2:
             raw = _bytes(value)
     api_version, name = kind.get(1, ""), kind.get(2, "")
-    message = KINDS.get(f"{api_version} {name}") or KINDS.get(name)
+    message = type_of(api_version, name) or type_of_options(name)
     if message is None:
         raise InvalidProtobuf(f'no kind "{name}" is registered for version "{api_version}"')
     return {"apiVersion": api_version, "kind": name, **_decoded(message, raw, 0)}
 
 
-def message_of(api_version: str, kind: str) -> str | None:
-    """The message that describes objects of the kind; None where there is none."""
-    return KINDS.get(f"{api_version} {kind}")
-
-
-def message_fields(message: str) -> Iterable[FieldType]:
-    return MESSAGES[message].values()
-
-
-def _described(name: str, kind: str) -> FieldType:
-    marks = kind[: len(kind) - len(kind.lstrip("*[{~"))]
-    return FieldType(
-        name,
-        kind[len(marks) :],
-        repeated="[" in marks,
-        mapped="{" in marks,
-        pointer="*" in marks,
-        inline="~" in marks,
-    )
-
-
-_TABLE = msgspec.json.decode((files("headgate.apiserver.handlers") / FILE).read_bytes())
-KINDS: Mapping[str, str] = _TABLE["kinds"]
-MESSAGES: Mapping[str, Mapping[int, FieldType]] = {
-    message: {number: _described(name, kind) for number, name, kind in of} for message, of in _TABLE["messages"].items()
-}
-
-
 def _decoded(message: str, data: bytes, level: int) -> Json:
     if level > MOST_LEVELS:
         raise InvalidProtobuf(f"more than {MOST_LEVELS} levels")
-    known, found = MESSAGES[message], dict[str, Any]()
+    known, found = numbered_fields(message), dict[str, Any]()
     for number, value in _fields(data):
         field = known.get(number)
         if field is None:
@@ -186,6 +144,10 @@ def _raw_json(value: int | bytes) -> Any:
         raise InvalidProtobuf(f"expected JSON inside: {error}") from None
 
 
+def _unwritten(_value: int | bytes) -> Any:
+    raise InvalidProtobuf("schemas are read from JSON only")
+
+
 _SPECIAL: Mapping[str, Callable[[int | bytes], Any]] = {
     "string": _string,
     "int32": _number(32),
@@ -201,6 +163,7 @@ _SPECIAL: Mapping[str, Callable[[int | bytes], Any]] = {
     "IntOrString": _int_or_string,
     "RawExtension": _raw_json,
     "FieldsV1": _raw_json,
+    "Any": _unwritten,
 }
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
+from headgate.apiserver.field_errors import forbidden, not_supported
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import ServedResource
 from headgate.apiserver.selectors import Match
-from headgate.apiserver.status import ApiError, StatusError, bad_request, expired
+from headgate.apiserver.status import ApiError, StatusError, bad_request, expired, invalid
 from headgate.apiserver.storage import Change, Placed, Revision, Store, versioned
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -141,6 +142,8 @@ def decode_continuation(text: str) -> Continuation:
 
 def list_objects(store: Store, view: ListScope, query: Mapping[str, str]) -> Json:
     """The List a request asks for."""
+    if query:
+        refuse_list_options(query, watches=False)
     limit = whole_number(query, "limit")
     version, listed = _snapshot(store, view, query)
     shown = [place for place in listed if view.matches(place[2].value)] if view.match is not None else list(listed)
@@ -152,8 +155,40 @@ def list_objects(store: Store, view: ListScope, query: Mapping[str, str]) -> Jso
             metadata["remainingItemCount"] = len(shown) - limit
         shown = shown[:limit]
     served = view.served
+    if served.custom:
+        metadata.setdefault("continue", "")  # a real server writes these lists by other means
     items = [served.listed(revision.value) for _, _, revision in shown]
     return {"kind": f"{served.type.kind}List", "apiVersion": served.api_version, "metadata": metadata, "items": items}
+
+
+_MATCHES = ("Exact", "NotOlderThan", "")
+
+
+def refuse_list_options(query: Mapping[str, str], *, watches: bool) -> None:
+    """Refuses ways to match a version that contradict the rest of the request."""
+    match, version, errors = query.get("resourceVersionMatch", ""), query.get("resourceVersion", ""), []
+    path, initial = "resourceVersionMatch", "sendInitialEvents" in query
+    if watches and match and not initial:
+        errors.append(
+            forbidden(path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        )
+    elif watches and initial and match != "NotOlderThan":
+        detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden(path, detail))
+    elif not watches and initial:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    elif match and not watches:
+        if not version:
+            errors.append(forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if query.get("continue"):
+            errors.append(forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in _MATCHES:
+            errors.append(not_supported(path, match, _MATCHES))
+        if match == "Exact" and version == "0":
+            detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.append(forbidden(path, detail))
+    if errors:
+        raise invalid("ListOptions", "meta.k8s.io", "", errors)
 
 
 def whole_number(query: Mapping[str, str], name: str) -> int:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from headgate.apiserver.admission import AdmissionChain, WriteAdmission
 from headgate.apiserver.field_errors import IMMUTABLE, FieldError
 from headgate.apiserver.field_errors import invalid as invalid_field
 from headgate.apiserver.handlers.decoding import Patch, with_metadata
+from headgate.apiserver.kubernetes_types import known_part
+from headgate.apiserver.managedfields import FieldTracker, unless_only_times_differ, with_fields, without_fields
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import (
     Identities,
@@ -46,12 +50,20 @@ OTHER_NAMESPACE = "the namespace of the provided object does not match the names
 class Writer:
     """Creates and updates objects; returns them as stored."""
 
-    def __init__(self, store: Store, chain: AdmissionChain, identities: Identities) -> None:
-        self._store, self._chain, self._identities = store, chain, identities
+    def __init__(
+        self, store: Store, chain: AdmissionChain, identities: Identities, fields: FieldTracker | None = None
+    ) -> None:
+        self._store, self._chain, self._identities, self._fields = store, chain, identities, fields
 
-    def create(self, info: RequestInfo, value: Json) -> Json:
+    def create(self, info: RequestInfo, value: Json, entries: list[Json] | None = None) -> Json:
+        """Creates the object; `entries` are its managedFields, if they are known."""
         rules, admission = info.served.type.rules, self._chain.admission_of("CREATE", info, None)
-        new = rules.prepare_create(self._with_identity(info, _in_namespace(info, value)))
+        if self._fields is not None:
+            value = known_part(value)
+        identified = self._with_identity(info, _in_namespace(info, value))
+        new = rules.prepare_create(identified)
+        if entries is None and self._fields is not None:
+            entries = self._fields.created(info, rules.defaulted(identified), value["metadata"].get("managedFields"))
         if admission is not None:
             given, new = new, _mutate(admission, new)
             if not admission.complete:
@@ -59,7 +71,25 @@ class Writer:
         refuse_invalid(info, new, rules.validate_create(new))
         if admission is not None:
             admission.validate(new)
-        return self._store_new(info, new)
+        return self._store_new(info, with_fields(new, entries) if entries else new)
+
+    def apply(self, info: RequestInfo, config: Json, *, force: bool) -> Json:
+        """Applies a configuration to the stored object, or to its status."""
+        assert self._fields is not None, "nothing is applied where managers are not tracked"
+        stored = info.served.shown(get_existing(info).value)
+        new, entries = self._fields.applied(info, config, stored, force=force)
+        return self._update(info, new, stored, entries)
+
+    def create_by_apply(self, info: RequestInfo, config: Json) -> Json:
+        """Creates the object of a configuration."""
+        assert self._fields is not None, "nothing is applied where managers are not tracked"
+        new, entries = self._fields.applied(info, config, None, force=False)
+        metadata = with_metadata(new)["metadata"]
+        if uid := metadata.get("uid"):
+            text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise conflict(info.served.type, info.name, text)
+        refuse_other_name(info, metadata)
+        return self.create(structs.replace(info, name=""), with_metadata(new), entries)
 
     def replace(self, info: RequestInfo, new: Json) -> Json:
         """Replaces the stored object, or its status."""
@@ -73,11 +103,16 @@ class Writer:
         old = info.served.shown(get_existing(info).value)
         return self._update(info, transform(old), old)
 
-    def _update(self, info: RequestInfo, new: Json, old: Json) -> Json:
-        """Updates the object; stores nothing if nothing changes."""
+    def _update(self, info: RequestInfo, new: Json, stored: Json, entries: list[Json] | None = None) -> Json:
+        """Updates the object; stores nothing if nothing changes. `entries` are its managedFields, if they are known."""
         served, rules, of_status = info.served, info.served.type.rules, info.subresource == "status"
         prepare = rules.prepare_status if of_status else rules.prepare_update
+        given, old = new, stored
+        if self._fields is not None:
+            new, old = known_part(new), without_fields(stored)
         new = prepare(_with_preconditions_met(info, new, old), old)
+        if entries is None and self._fields is not None:
+            entries = self._fields.updated(info, new, stored, given["metadata"].get("managedFields"))
         admission = self._chain.admission_of("UPDATE", info, old)
         if admission is not None:
             new = _mutate(admission, new)
@@ -88,7 +123,9 @@ class Writer:
         refuse_invalid(info, new, rules.validate_status(new, old) if of_status else rules.validate_update(new, old))
         if admission is not None:
             admission.validate(new)
-        if info.dry_run or new == old:
+        if entries is not None:
+            new = with_fields(new, unless_only_times_differ(entries, stored, changed=new != old))
+        if info.dry_run or new == stored:
             return new
         return store_or_remove(self._store, served.collection, info.namespace, info.name, new)
 
@@ -154,7 +191,7 @@ def _in_namespace(info: RequestInfo, value: Json) -> Json:
 def _with_preconditions_met(info: RequestInfo, new: Json, old: Json) -> Json:
     """The new object with server-owned fields kept; refuses if it is meant for another object or version."""
     if new["metadata"] is not old["metadata"]:
-        _refuse_other_name(info, new["metadata"])
+        refuse_other_name(info, new["metadata"])
         _refuse_other_version(info, new["metadata"], old["metadata"])
         new = _with_updated_metadata(new, old)
     if new.get("kind") != old["kind"] or new.get("apiVersion") != old["apiVersion"]:
@@ -167,7 +204,7 @@ def _with_updated_metadata(new: Json, old: Json) -> Json:
     return new if metadata is new["metadata"] else {**new, "metadata": metadata}
 
 
-def _refuse_other_name(info: RequestInfo, metadata: Json) -> None:
+def refuse_other_name(info: RequestInfo, metadata: Json) -> None:
     name, namespace = metadata.get("name"), metadata.get("namespace") or info.namespace
     if not name:
         text = f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"
@@ -183,10 +220,9 @@ def _refuse_other_version(info: RequestInfo, metadata: Json, stored: Json) -> No
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     if version and version != stored["resourceVersion"]:
         raise conflict(served.type, info.name)
-    errors: list[FieldError] = []
     if not version and (served.custom or (served.type.group, served.type.plural) in CONDITIONAL_ONLY):
-        errors.append(invalid_field("metadata.resourceVersion", 0, "must be specified for an update"))
+        wrong = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(served.type.plural, served.type.group, info.name, [wrong])
     if uid and uid != stored["uid"]:
-        errors += [invalid_field("metadata.uid", uid, IMMUTABLE)] * 2  # a real server checks it twice as well
-    if errors:
+        errors = [invalid_field("metadata.uid", uid, IMMUTABLE)] * 2  # a real server checks it twice as well
         raise invalid(served.type.kind, served.type.group, info.name, errors)

@@ -1,11 +1,10 @@
 """What is wrong with an object of a built-in kind, at creation, on update and in a status, in a real server's words.
 
-The rules of a kind are functions of the modules `pods`, `jobs` and `cluster`; `types` has the JSON types of its fields,
-`known_fields` the names of all.
+The rules of a kind are functions of the modules `pods`, `jobs`, `workloads` and `cluster`; `types` has the JSON types
+of its fields.
 """
 
-from headgate.apiserver.validation import cluster, jobs, pods, types
-from headgate.apiserver.validation.known_fields import unknown_fields
+from headgate.apiserver.validation import cluster, jobs, pods, types, workloads
 from headgate.apiserver.validation.metadata import (
     NameValidator,
     common_metadata_errors,
@@ -30,5 +29,5 @@ __all__ = [
     "pods",
     "typed",
     "types",
-    "unknown_fields",
+    "workloads",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, structs
@@ -42,6 +43,8 @@ from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueuedWor
 from headgate.model.settings import MultiKueueSettings
 
 LOST = "Admitting remote lost"
+LONGEST_MESSAGE = 1024  # characters of what a worker cluster says; a status that is too long is refused at home
+REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
 OUT_OF_STEP = frozenset({"OutOfSync", "OwnerNotFound"})
 """Reasons of remote Workloads that are finished although their job is not."""
 
@@ -190,7 +193,7 @@ class Reconciliation:
             yield from self._finish(home, check, cluster, replica)
         elif replica.is_true(EVICTED) or not replica.is_true(ADMITTED):
             evicted = replica.condition(EVICTED)
-            why = evicted.message if evicted is not None else "The workload is not admitted"
+            why = _cut(evicted.message) if evicted is not None else "The workload is not admitted"
             yield self._checked(home, check, CheckState.RETRY, f"Workload evicted on worker cluster {cluster}: {why}")
         else:
             yield from self._in_step(home, cluster, replica)
@@ -222,14 +225,17 @@ class Reconciliation:
         """Its job at home shows how it ended before its Workload does: afterwards the remote ones are removed."""
         why = replica.condition(FINISHED)
         if why is None or why.reason in OUT_OF_STEP:
-            message = f"Workload finished on worker cluster {cluster} without its job: {why.message if why else ''}"
+            message = (
+                f"Workload finished on worker cluster {cluster} without its job: {_cut(why.message) if why else ''}"
+            )
             yield self._checked(home, check, CheckState.RETRY, message)
             return
         mirrored = list(self._mirror(self._state.clones.get(cluster, {})))
         yield from mirrored
         if not mirrored:
-            self._note("finish", why.reason, f"finished on worker cluster {cluster}")
-            yield HOME, PatchStatus(_exact(home), eviction.finished(home, why.reason, why.message, self._now))
+            reason = why.reason if REASON.fullmatch(why.reason) else FINISHED
+            self._note("finish", reason, f"finished on worker cluster {cluster}")
+            yield HOME, PatchStatus(_exact(home), eviction.finished(home, reason, _cut(why.message), self._now))
 
     # it waits to be admitted by one
 
@@ -424,6 +430,10 @@ def _admitted_on(cluster: str) -> str:
 
 def _is_clone(key: Key) -> bool:
     return key.kind is not Kind.KUEUE_WORKLOAD
+
+
+def _cut(message: str) -> str:
+    return message[:LONGEST_MESSAGE]
 
 
 def _refusals(replicas: Sequence[Replica]) -> str:

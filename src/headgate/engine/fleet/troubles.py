@@ -76,7 +76,9 @@ class DispatchTroubles:
         The first time none is needed: the workload at home may have changed.
         """
         for cluster, replica in replicas.items():
-            if drift(home, replica) is not Drift.SPEC or not (fields := drifted_fields(home, replica)):
+            if replica.deleted is not None or drift(home, replica) is not Drift.SPEC:
+                continue
+            if not (fields := drifted_fields(home, replica)):
                 continue
             known, spec = self._of(home.key, cluster), replicated_spec(home)
             if known.drifted == replica.uid and known.spec == spec:

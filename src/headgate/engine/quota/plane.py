@@ -70,8 +70,8 @@ class QuotaPlane:
         self._journal = journal
         self._objects = QuotaObjectCache(settings.quota)
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
-        self._permits = InformPermits()
-        self._records = WorkloadRecords(backoff, self._permits)
+        self.permits = InformPermits()
+        self._records = WorkloadRecords(backoff, self.permits)
         self._cache = QuotaCache(self._objects, settings.quota)
         self._metrics = AdmissionMetrics(self._objects.reports_on, self._cache.cohorts_above)
         self._loop = AdmissionLoop(
@@ -90,7 +90,7 @@ class QuotaPlane:
             self._cache.usage,
             self._in_use,
             backoff,
-            self._permits,
+            self.permits,
             is_fair=settings.quota.is_fair,
             consumptions=self._cache.consumptions,
         )
@@ -124,17 +124,10 @@ class QuotaPlane:
             assert_never(event)
         return [render() for render in emitted] if emitted else ()
 
-    def permit(self, writes: int) -> None:
-        """So many more informative writes may be sent."""
-        self._permits.give(writes)
-
     @property
     def awaited_permits(self) -> AwaitedPermits | None:
         """The informative writes that wait for permits; None when none does."""
-        found = [one for one in (self._records.awaited_permits, self._statuses.awaited_permits) if one is not None]
-        if not found:
-            return None
-        return AwaitedPermits(sum(one.writes for one in found), min(one.since for one in found))
+        return AwaitedPermits.of_all(self._records.awaited_permits, self._statuses.awaited_permits)
 
     def decide(self, now: float) -> Iterator[Effect]:
         records, is_due = self._records, self._timer.at <= now

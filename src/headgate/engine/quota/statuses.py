@@ -139,10 +139,9 @@ class QueueStatuses:
         fresh, self._fresh, self._held_up = {**self._held_up, **self._fresh}, {}, {}
         due = [key for key in fresh if self._is_free(key) and self._may_be_written(key, now)]
         if is_due:
-            due += self._paced.due(now)
+            due += filter(self._is_free, self._paced.due(now))
         for key in self._in_order(due):
-            if self._is_free(key):
-                self._waiting.setdefault(key, now)
+            self._waiting.setdefault(key, now)
 
     def _may_be_written(self, key: Key, now: float) -> bool:
         """Whether its pace allows it by now; otherwise it has a deadline."""

@@ -1,13 +1,14 @@
 """The capacity stages: between choosing an entry of the queue and placing it, each may answer "not now, because".
 
 A stage that limits more than nodes do, such as the capacity of a queue (`queue_capacity`), goes into the list in
-`plane`. It is told of every pod that takes capacity, assumed and observed alike, so after a restart it counts the same.
+`plane`. One that counts is told of every pod that takes capacity, assumed and observed alike, so after a restart it
+counts the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -39,6 +40,11 @@ class CapacityStage(Protocol):
         Of a gang at least `needed` pods are placed, or none is; otherwise `needed` is 1.
         """
 
+
+@runtime_checkable
+class CountingStage(CapacityStage, Protocol):
+    """A stage that is told of every pod that takes capacity."""
+
     def charge(self, pod: Pod) -> None:
         """The pod is bound or assumed on a node, perhaps in another version than before."""
 
@@ -64,6 +70,7 @@ class CapacityStages:
 
     def __init__(self, stages: tuple[CapacityStage, ...]) -> None:
         self._stages = stages
+        self._counting = tuple(stage for stage in stages if isinstance(stage, CountingStage))
 
     def run(self, batch: Batch) -> Iterator[Batch | DeferredEntry]:
         """Yields what may be placed now and what is deferred, in queue order.
@@ -101,11 +108,11 @@ class CapacityStages:
         return batch.with_members(members) if len(members) >= batch.needed else DeferredEntry(batch.infos[0], *first)
 
     def charge(self, pod: Pod) -> None:
-        for stage in self._stages:
+        for stage in self._counting:
             stage.charge(pod)
 
     def release(self, pod: Key) -> None:
-        for stage in self._stages:
+        for stage in self._counting:
             stage.release(pod)
 
     def _check(self, pods: Sequence[Pod], needed: int) -> tuple[str, NotNow] | None:

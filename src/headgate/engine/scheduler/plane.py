@@ -12,7 +12,7 @@ from msgspec import structs
 
 from headgate.engine.deadlines import Timer
 from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
-from headgate.engine.in_flight import WritePolicy
+from headgate.engine.in_flight import AwaitedPermits, InformPermits, WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
@@ -213,12 +213,29 @@ class SchedulerPlane:
         yield from self._preempt.cancel_for(pods)
 
     def _schedule(self, now: float) -> Iterator[Effect]:
+        postponed: list[QueuedPodInfo] = []
+        yield from self._try_entries(postponed, now)
+        if postponed:
+            for info in postponed:
+                self._queue.requeue(info)
+            yield from self._try_entries(None, now)
+
+    def _try_entries(self, postponed: list[QueuedPodInfo] | None, now: float) -> Iterator[Effect]:
+        """Tries the active entries; those from which capacity is kept for others that are to be tried go after them."""
         for batch in self._choose.run(self._most_bindings):
             for part in self._capacity.run(batch):
-                if isinstance(part, DeferredEntry):
-                    yield from self._defer(part, now)
-                else:
+                if not isinstance(part, DeferredEntry):
                     yield from self._place_and_bind(part, now)
+                elif postponed is not None and self._kept_for_active(part):
+                    postponed.append(part.info)
+                else:
+                    yield from self._defer(part, now)
+
+    def _kept_for_active(self, deferred: DeferredEntry) -> bool:
+        not_now = deferred.not_now
+        kept = self._queue_capacity.kept_from(not_now.equivalence) if "keptFor" in not_now.numbers else None
+        entries = [self._gangs.queue_key(pod) for pod in kept.pods] if kept is not None else []
+        return any(self._queue.queue_of(entry) is QueueName.ACTIVE for entry in entries)
 
     def _reservations_changed(self, now: float) -> bool:
         """Activates the pods whose reservation came into force or lost it: what is said of them is outdated."""
@@ -247,6 +264,15 @@ class SchedulerPlane:
     @property
     def deciding(self) -> Key | None:
         return self._place.deciding or self._choose.deciding
+
+    @property
+    def permits(self) -> InformPermits:
+        return self._queue_statuses.permits
+
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """The informative writes that wait for permits; pods' conditions name no version and wait in the shell."""
+        return self._queue_statuses.awaited_permits
 
     @property
     def queue_capacity(self) -> QueueCapacity:
@@ -414,7 +440,7 @@ class SchedulerPlane:
         wake_on = found.wake_on | post_filter.wake_on
         if info.group is None and info.pod.group is not None:  # where it may run depends on the others of its group
             wake_on |= {ClusterEvent.MEMBERS_CHANGED}
-        if len(pods) < info.pods:
+        if len(pods) < info.pods:  # the others wait for their queue
             wake_on |= QUEUE_WAKE_ON
         self._queue.add_unschedulable(info, wake_on, now)
         if not post_filter.helps:

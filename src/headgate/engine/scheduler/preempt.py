@@ -31,8 +31,6 @@ from headgate.preemption.units import Unit
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import PodQueue, QueuedPodInfo
 
-LOWEST = -(1 << 31)  # a preemptor of this priority has no victims
-
 
 class AwaitedVictims:
     """Which preemptors wait for which victims, so that each is tried again when its last victim is gone, not before."""
@@ -464,15 +462,14 @@ class PreemptStage:
         self._awaited.expect(entry, victims)
 
     def fits_without(self, info: QueuedPodInfo, units: Iterable[Unit], now: float) -> bool:
-        """Whether nodes fit the entry once these pods, and those that are leaving already, are gone."""
+        """Whether nodes fit the entry once these pods are gone, by preemption if need be."""
         preemptor = self._place.preemptor(info)
         if preemptor is None:
             return False
         victims = [there for unit in units for pod in unit.pods for there in self._running_there(pod)]
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        nobody = msgspec.structs.replace(preemptor, priority=LOWEST)
-        found = self._search.plan(nobody, self._place.placer(info), now)
+        found = self._search.plan(preemptor, self._place.placer(info), now)
         for pod in victims:
             self._nodes.charge(pod, pod.node)
         return isinstance(found, Plan)

@@ -9,7 +9,6 @@ two reservations can wait for each other.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
@@ -21,11 +20,12 @@ from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.groups import Described
 from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
+from headgate.engine.scheduler.queue_lines import QueueLines
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
-from headgate.model.resources import Resources, amount_text
+from headgate.model.resources import Resources
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
     QUEUE_ANNOTATIONS,
@@ -37,8 +37,8 @@ from headgate.model.volcano import (
     asks_for_gate,
     queue_named,
 )
-from headgate.preemption.volcano import Use, may_give, may_reclaim
-from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
+from headgate.preemption.volcano import Use, may_give, may_reclaim, remove
+from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
@@ -96,8 +96,7 @@ class QueueCapacity:
         self._groups_reserving: Counter[GroupKey] = Counter()  # the number of these by group
         self.in_force: dict[Key, QueueReservation] = {}
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
-        self._refused: dict[Key, tuple[str, QueueOrder]] = {}  # of these, those that wait for their queue
-        self._lines: dict[str, list[tuple[QueueOrder, Key]]] = {}  # of fifo queues: heaps of the refused, also earlier
+        self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._claims = QueueClaims(preempting, waiting, self.wanted, self._has_had)
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
@@ -105,9 +104,9 @@ class QueueCapacity:
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
-        self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._sharing = False  # whether a queue deserves something
         self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
+        self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
@@ -170,7 +169,6 @@ class QueueCapacity:
         info.sharing = queue if self._sharing else ""
         if queue and self._claims.enter(info, queue):
             self._weigh_again()
-            self._stale |= self._may_displace(info.pod, queue)
         elif not queue and info.pod.key in self._claims:
             self._gives_up(info.pod.key)
 
@@ -192,7 +190,7 @@ class QueueCapacity:
             self._gives_up(pod.key)
 
     def _may_displace(self, pod: Pod, queue: str) -> bool:
-        """Whether a pod that comes may keep others from reserving: those of its queue, or that have too much."""
+        """Whether a pod that waits may keep others from reserving: those of its queue, or that have too much."""
         node = self._tree.get(queue)
         if node is not None and node.queue.deserved.items:
             return bool(self.in_force)
@@ -244,8 +242,7 @@ class QueueCapacity:
         self._pods.setdefault(queue, {})[pod.key] = None
         self.use_changes += 1
         self._add(use)
-        if self._keeping:
-            self._note(ClusterEvent.CANDIDATES_CHANGED)
+        self._candidates_changed()
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
         self._stale |= pod.group in self._groups_reserving  # fewer of the others start together
         self._note_leaving(pod)
@@ -276,9 +273,13 @@ class QueueCapacity:
 
     def _freed(self) -> None:
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+        self._candidates_changed()
+        self._stale |= len(self._reserving) > len(self.in_force)
+
+    def _candidates_changed(self) -> None:
+        """What queues use decides who may be evicted on nodes, if they deserve or are guaranteed anything."""
         if self._keeping:
             self._note(ClusterEvent.CANDIDATES_CHANGED)
-        self._stale |= len(self._reserving) > len(self.in_force)
 
     def waits(self, pod: Pod) -> None:
         """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
@@ -308,6 +309,7 @@ class QueueCapacity:
         if pod.key in self._fitting and pod.key not in self._use and whole:
             self._reserve(found)
             self._weigh_again()
+            self._candidates_changed()
             self.in_force[pod.key] = found
             self._wake_at((found,), self._now)
         else:
@@ -331,36 +333,29 @@ class QueueCapacity:
         return use is not None or reserving is not None
 
     def _add(self, use: PodUse) -> None:
-        node = self._tree.get(use.queue)
         self._weigh_again()
-        self._shares.clear()
-        self.touched[use.queue] = None
-        if node is not None and not self._tree_stale:
+        if (node := self._changing(use.queue)) is not None:
             node.add(use.requests)
 
     def _remove(self, use: PodUse) -> None:
-        node = self._tree.get(use.queue)
         self._weigh_again()
-        self._shares.clear()
-        self.touched[use.queue] = None
-        if node is not None and not self._tree_stale:
+        if (node := self._changing(use.queue)) is not None:
             node.remove(use.requests)
 
     def _reserve(self, each: QueueReservation) -> None:
-        node = self._tree.get(each.queue)
-        self._answers.clear()
-        self._shares.clear()
-        self.touched[each.queue] = None
-        if node is not None and not self._tree_stale:
+        if (node := self._changing(each.queue)) is not None:
             node.reserve(each.pod.shape.requests)
 
     def _unreserve(self, each: QueueReservation) -> None:
-        node = self._tree.get(each.queue)
+        if (node := self._changing(each.queue)) is not None:
+            node.unreserve(each.pod.shape.requests)
+
+    def _changing(self, queue: str) -> VolcanoQueueNode | None:
+        """The queue in the tree, of which other amounts are in use from now on; None if it is to be built anew."""
         self._answers.clear()
         self._shares.clear()
-        self.touched[each.queue] = None
-        if node is not None and not self._tree_stale:
-            node.unreserve(each.pod.shape.requests)
+        self.touched[queue] = None
+        return None if self._tree_stale else self._tree.get(queue)
 
     # reservations in force
 
@@ -376,8 +371,8 @@ class QueueCapacity:
     def _rebuild(self) -> None:
         priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
         sharing = any(queue.deserved.items for queue in self._queues.values())
-        self._reordered |= priorities != self._priorities or sharing != self._sharing
         self._keeping = sharing or any(queue.guarantee.items for queue in self._queues.values())
+        self._reordered |= priorities != self._priorities or sharing != self._sharing
         self._priorities, self._sharing = priorities, sharing
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
@@ -388,7 +383,7 @@ class QueueCapacity:
         for held in self.in_force.values():
             self._reserve(held)
         self.touched |= dict.fromkeys(self._queues)  # another place in the tree is another state, and other totals
-        self._form_lines()
+        self._lines.form()
         self._stale = True
 
     def _settle(self, now: float) -> None:
@@ -419,6 +414,8 @@ class QueueCapacity:
         differ = before.keys() ^ self.in_force.keys()
         self.changed.update(dict.fromkeys(sorted(differ)))
         self._weigh_again()
+        if differ:
+            self._candidates_changed()
         if before.keys() - self.in_force.keys():
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
@@ -451,7 +448,8 @@ class QueueCapacity:
             node = self._tree.get(each.queue)
             if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
                 self._reserve(each)
-                if self._claims.kept_from(each.pod, (node, each.pod.shape.requests), self._tree, self._going):
+                use = node, each.pod.shape.requests
+                if self._claims.kept_from(each.pod, use, self._tree, self._going, self._lines.refused):
                     self._unreserve(each)
                     self._kept_out = True
                 else:
@@ -517,10 +515,9 @@ class QueueCapacity:
         queue = self.queue_of(pods[0])
         return uses if self._group_refusal(pods[0], queue, 0) is None else None
 
-    def kept_from(self, alike: Hashable) -> tuple[Use, ...]:
+    def kept_from(self, alike: Hashable) -> KeptCapacity | None:
         """What is kept from pods of this equivalence, which their queue has capacity for."""
-        kept = self._kept.get(alike)
-        return kept.wanted if kept is not None else ()
+        return self._kept.get(alike)
 
     def beyond(self, pod: Pod, members: int) -> NotNow:
         """What is said of a gang's member when the queue has capacity for so many of the others only."""
@@ -533,7 +530,7 @@ class QueueCapacity:
     def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
         if self._stale or self._tree_stale:
             self.refresh(self._now)
-        taken: list[tuple[VolcanoQueueNode, Resources]] = []
+        taken: list[Use] = []
         displaced: dict[Key, QueueReservation] = {}
         found, passed = None, list[Key]()
         oldest = pods[0] if needed == 1 else min(pods, key=lambda pod: (pod.created, pod.key))
@@ -541,29 +538,55 @@ class QueueCapacity:
             queue = self.queue_of(pod)
             if self.in_use:
                 self._asked[pod.key] = queue
-            if not queue or pod.key in self.in_force:
+            if not queue:
                 continue
-            first = oldest if allowed < needed else pod  # whose place in the queue it is: that of its gang
-            order = QueuedPodInfo(first).order
-            if self._refused.get(first.key, (queue, order)) != (queue, order):
-                self._passes(first.key)  # its place was another one
-            found = self._group_refusal(pod, queue, allowed)
-            found = found or self._refusal(pod, queue, order, allowed, taken=taken, displaced=displaced)
+            if pod.key in self.in_force:
+                found = self._kept_reservation(pod, queue, allowed)
+            else:
+                first = oldest if allowed < needed else pod  # whose place in the queue it is: that of its gang
+                found = self._check_one(pod, queue, first, allowed, taken=taken, displaced=displaced)
             if found is not None:
-                if first.key not in self._refused:
-                    self._refused[first.key] = queue, order
-                    self._stand_in_line(queue, order, first.key)
                 break
-            if not displaced:
-                self._fitting.add(pod.key)
-            if pod.key in self._refused:
+            if pod.key in self._lines.refused:
                 passed.append(pod.key)
         for key in passed if found is None or found.allowed >= needed else ():
             self._passes(key)
-        for node, requests in reversed(taken):
-            node.remove(requests)
+        remove(taken)
         for each in displaced.values():
             self._reserve(each)
+        return self._of_whole_gang(found, pods[:needed]) if found is not None and found.allowed < needed > 1 else found
+
+    def _of_whole_gang(self, refused: NotNow, pods: Sequence[Pod]) -> NotNow:
+        """The same with the numbers of all that start together, of which none is in use or reserved."""
+        node = self._tree.get(str(refused.numbers.get("queue")))
+        if node is None or "level" not in refused.numbers:
+            return refused
+        new = [pod.shape.requests for pod in pods if pod.key not in self.in_force]
+        short = node.shortage(sum(new, Resources()))
+        if short is None:
+            return refused
+        message = f"waiting for queue capacity for {len(new)} pods of its gang: {short}"
+        return msgspec.structs.replace(refused, message=message, numbers={**refused.numbers, **short.numbers})
+
+    def _check_one(
+        self,
+        pod: Pod,
+        queue: str,
+        first: Pod,
+        allowed: int,
+        *,
+        taken: list[Use],
+        displaced: dict[Key, QueueReservation],
+    ) -> NotNow | None:
+        order = QueuedPodInfo(first).order
+        if self._lines.stands_elsewhere(first.key, queue, order):
+            self._passes(first.key)
+        found = self._group_refusal(pod, queue, allowed)
+        found = found or self._refusal(pod, queue, order, allowed, taken=taken, displaced=displaced)
+        if found is not None and self._lines.refuse(first.key, queue, order):
+            self._stale |= self._may_displace(first, queue)
+        elif found is None and not displaced:
+            self._fitting.add(pod.key)
         return found
 
     def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
@@ -587,7 +610,7 @@ class QueueCapacity:
         order: QueueOrder,
         allowed: int,
         *,
-        taken: list[tuple[VolcanoQueueNode, Resources]],
+        taken: list[Use],
         displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
         """Why the queue has no capacity for the pod on top of those `taken`; otherwise it is taken too."""
@@ -605,7 +628,7 @@ class QueueCapacity:
             )
         if pod.shape.claims and (limited := _limits_devices(node, pod)):
             return _not_now(pod, f"waiting for its queue: {limited}", {"queue": queue}, allowed, (*alike, limited))
-        head = self._head(queue)
+        head = self._lines.head(queue)
         if head is not None and head[0] < order:
             message = f"waiting behind {head[1].namespace}/{head[1].name}, the first in queue {queue}"
             return _not_now(pod, message, {"queue": queue}, allowed, alike)
@@ -613,12 +636,7 @@ class QueueCapacity:
             short = node.shortage(requests)
             numbers: dict[str, int | str] = {"queue": queue}
             if short is not None:
-                numbers |= {
-                    "level": short.level,
-                    "requested": f"{short.resource} {amount_text(short.resource, short.requested)}",
-                    "used": f"{short.resource} {amount_text(short.resource, short.used)}",
-                    "limit": f"{short.resource} {amount_text(short.resource, short.limit)}",
-                }
+                numbers |= short.numbers
             refused = _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
             if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
                 self._answers[alike] = refused
@@ -628,32 +646,37 @@ class QueueCapacity:
         if kept is not None:
             node.remove(requests)
             self._kept[alike] = kept
-            refused = _kept_not_now(kept, pod, (queue, self.queue_of(kept.pod)), allowed, alike)
+            refused = _not_now(pod, *kept.says(queue, self.queue_of(kept.pods[0])), allowed, alike)
             if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
                 self._answers[alike] = refused
             return refused
         taken.append((node, requests))
         return None
 
+    def _kept_reservation(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
+        """Why a pod that reserves its capacity may not use it: it would be evicted for one that was not tried yet."""
+        node, requests = self._tree.get(queue), pod.shape.requests
+        kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going) if node is not None else None
+        if kept is None:
+            return None
+        alike = (queue, requests, pod.priority, opted_in(pod))
+        self._kept[alike] = kept
+        return _not_now(pod, *kept.says(queue, self.queue_of(kept.pods[0])), allowed, alike)
+
     def _going(self) -> list[Use]:
         found = [(self._tree.get(use.queue), use.requests) for use in self._leaving.values()]
         return [(node, requests) for node, requests in found if node is not None]
 
     def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, QueueReservation]) -> bool:
-        """Whether the pod fits once reservations of lower priority, the last in order first, are set aside.
-
-        Those of queues of higher priority stay: they come first.
-        """
-        ours = self._priorities.get(node.name, 0)
-        lower = [each for each in self.in_force.values() if each.pod.priority < pod.priority]
-        lower = [each for each in lower if self._priorities.get(each.queue, 0) <= ours]
-        lower = [each for each in lower if each.pod.key not in displaced]
+        """Whether the pod fits once reservations that give way to it, the last in order first, are set aside."""
+        within = self._claims.may_evict(pod) and may_reclaim([(node, pod.shape.requests)])
+        others = [each for each in self.in_force.values() if each.pod.key not in displaced]
+        others = [each for each in others if within or each.pod.priority < pod.priority]
         aside: list[QueueReservation] = []
-        for each in reversed(self.in_order(lower)):
-            self._unreserve(each)
-            if self._takes_back(each, node, pod):
-                self._reserve(each)
+        for each in reversed(self.in_order(others)):
+            if not self._gives_way(each, node, pod, within=within):
                 continue
+            self._unreserve(each)
             aside.append(each)
             if node.fits(pod.shape.requests):
                 displaced |= {one.pod.key: one for one in aside}
@@ -662,48 +685,35 @@ class QueueCapacity:
             self._reserve(each)
         return False
 
-    def _takes_back(self, each: QueueReservation, node: VolcanoQueueNode, pod: Pod) -> bool:
-        """Whether the pod, started in place of this reservation, would be evicted for it: its queue deserves less."""
+    def _gives_way(self, each: QueueReservation, node: VolcanoQueueNode, pod: Pod, *, within: bool) -> bool:
+        """Whether a reservation is less than the pod: of a queue that has too much, or of lower priority.
+
+        Those of queues of higher priority stay: they come first. So do those that would have the pod evicted.
+        """
         theirs, requests = self._tree.get(each.queue), pod.shape.requests
-        if theirs is None or theirs is node or not node.queue.reclaimable or not self._claims.may_evict(each.pod):
+        if theirs is None:
             return False
+        reserved = theirs, each.pod.shape.requests
+        names = [name for name, _ in requests.items]
+        if within and theirs is not node and theirs.queue.reclaimable and may_give(reserved, names):
+            return True
+        later = self._priorities.get(each.queue, 0) <= self._priorities.get(node.name, 0)
+        if each.pod.priority >= pod.priority or not later:
+            return False
+        if theirs is node or not node.queue.reclaimable or not self._claims.may_evict(each.pod):
+            return True
         node.add(requests)
         gives = may_give((node, requests), [name for name, _ in each.pod.shape.requests.items])
         node.remove(requests)
-        return gives and may_reclaim([(theirs, each.pod.shape.requests)])
-
-    def _head(self, queue: str) -> tuple[QueueOrder, Key] | None:
-        """The first of those that wait for a fifo queue: nobody behind it may start."""
-        line = self._lines.get(queue)
-        while line:
-            order, pod = line[0]
-            if self._refused.get(pod) == (queue, order):
-                return line[0]
-            heapq.heappop(line)
-        return None
-
-    def _stand_in_line(self, queue: str, order: QueueOrder, pod: Key) -> None:
-        node = self._tree.get(queue)
-        if node is None or node.queue.dequeue is not DequeueStrategy.FIFO:
-            return
-        line = self._lines.setdefault(queue, [])
-        heapq.heappush(line, (order, pod))
-        if len(line) > 2 * len(self._refused) + MOST_STALE:
-            self._form_lines()
-
-    def _form_lines(self) -> None:
-        """Of those that wait now, without those that stood there once."""
-        self._lines = {}
-        for pod, (queue, order) in self._refused.items():
-            self._stand_in_line(queue, order, pod)
+        return not gives or not may_reclaim([reserved], [reserved])
 
     def _passes(self, pod: Key) -> None:
-        """The pod waits no longer: it may start, is gone, or is in another queue."""
-        refused = self._refused.pop(pod, None)
-        if refused is not None and refused[0] in self._lines:
+        if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
-            if self._head(refused[0]) is None:
-                del self._lines[refused[0]]
+
+    def _is_fifo(self, queue: str) -> bool:
+        node = self._tree.get(queue)
+        return node is not None and node.queue.dequeue is DequeueStrategy.FIFO
 
     # what is shown
 
@@ -727,6 +737,10 @@ class QueueCapacity:
         behind = [each for each in self.in_force.values() if each.queue == queue.name and each.order >= order]
         return [(queue, each.pod.shape.requests) for each in behind]
 
+    def refuses(self, pod: Key) -> bool:
+        """Whether the pod, or the gang whose first it is, waits for its queue."""
+        return pod in self._lines.refused
+
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""
         return queue in self._pods or any(each.queue == queue for each in self.in_force.values())
@@ -737,7 +751,7 @@ class QueueCapacity:
     def collect(self) -> Iterator[Number]:
         """Pods of each queue that reserve capacity of it, and that wait for some."""
         reserved = Counter(each.queue for each in self.in_force.values())
-        waiting = Counter(queue for queue, _ in self._refused.values())
+        waiting = Counter(queue for queue, _ in self._lines.refused.values())
         for metric, pods in (("headgate_queue_reserved_pods", reserved), ("headgate_queue_waiting_pods", waiting)):
             for queue in sorted({*self._queues, *pods}):
                 yield metric, (("queue", queue),), pods[queue]
@@ -776,22 +790,6 @@ def _same(one: QueueReservation, other: QueueReservation) -> bool:
     same_order = one.order == other.order and one.pod.reserved_at == other.pod.reserved_at
     same_pod = one.pod.uid == other.pod.uid and one.pod.group == other.pod.group
     return same_order and same_pod and one.queue == other.queue and one.pod.shape.requests == other.pod.shape.requests
-
-
-def _kept_not_now(
-    kept: KeptCapacity, pod: Pod, queues: tuple[str, str], allowed: int, alike: tuple[object, ...]
-) -> NotNow:
-    """The queues are that of the pod and that of the one for whom capacity is kept."""
-    whom = f"{kept.pod.key.namespace}/{kept.pod.key.name}"
-    why = f", of more priority in queue {queues[1]}"
-    if queues[0] != queues[1]:
-        why = f": queue {queues[1]} stays within what it deserves, and queue {queues[0]} would use more than that"
-    wanted = {name: 0 for _, requests in kept.wanted for name, _ in requests.items}
-    for _, requests in kept.wanted:
-        wanted |= {name: wanted[name] + amount for name, amount in requests.items}
-    amounts = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in wanted.items())
-    message = f"waiting for queue capacity: {amounts} is kept for {whom}{why}"
-    return _not_now(pod, message, {"queue": queues[0], "kept": amounts, "keptFor": whom}, allowed, alike)
 
 
 def _not_now(

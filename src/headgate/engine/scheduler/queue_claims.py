@@ -6,13 +6,13 @@ ever. Who waits is what the scheduling queue holds, so a fresh process keeps the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
-from headgate.model.resources import Resources
+from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DequeueStrategy
 from headgate.preemption.volcano import Use, add, fit, may_give, may_reclaim, remove
 from headgate.queueing.queue import QueuedPodInfo
@@ -32,8 +32,21 @@ class QueueClaim(Struct, frozen=True):
 class KeptCapacity(Struct, frozen=True):
     """Who keeps a pod from starting, and what for."""
 
-    pod: Pod  # the first of them
+    pods: tuple[Pod, ...]  # the first of each entry
     wanted: tuple[Use, ...]
+
+    def says(self, queue: str, theirs: str) -> tuple[str, dict[str, int | str]]:
+        """Words and numbers for a pod of `queue`; the first of those it waits for is in `theirs`."""
+        total: dict[str, int] = {}
+        for name, amount in (each for _, requests in self.wanted for each in requests.items):
+            total[name] = total.get(name, 0) + amount
+        amounts = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in total.items())
+        whom = f"{self.pods[0].key.namespace}/{self.pods[0].key.name}"
+        why = f": queue {theirs} stays within what it deserves, and queue {queue} would use more than that"
+        if queue == theirs:
+            why = f", of more priority in queue {queue}"
+        message = f"waiting for queue capacity: {amounts} is kept for {whom}{why}"
+        return message, {"queue": queue, "kept": amounts, "keptFor": whom}
 
 
 class QueueClaims:
@@ -97,30 +110,38 @@ class QueueClaims:
     def may_evict(self, pod: Pod) -> bool:
         return pod.preempts and pod.scheduler_name in self._enabled
 
-    def kept_from(self, pod: Pod, use: Use, tree: QueueTree, going: Callable[[], Iterable[Use]]) -> KeptCapacity | None:
+    def kept_from(
+        self,
+        pod: Pod,
+        use: Use,
+        tree: QueueTree,
+        going: Callable[[], Iterable[Use]],
+        among: Container[Key] | None = None,
+    ) -> KeptCapacity | None:
         """What is kept from the pod, whose use is counted in the tree already; None if it may have it.
 
-        Those for whom it would be evicted count first, as far as they fit once the pods that are leaving are gone.
+        Those for whom it would be evicted, all of them or `among` these, count first, as far as they fit once the pods
+        that are leaving are gone.
         """
         rivals = self._rivals(pod, use, tree)
         if not rivals:
             return None
-        first, kept, left = None, list[Use](), list(going())
+        first, kept, left = list[Pod](), list[Use](), list(going())
         remove([use, *left])
         for claim in rivals:
-            for pods in self._waiting_with(claim):
+            for pods in self._waiting_with(claim, among):
                 wanted = self._wanted(pods) if pod.group is None or pods[0].group != pod.group else None
                 if not wanted or not all(self.may_evict(each) for each in pods):
                     continue
                 if (claim.queue != use[0].name and not may_reclaim(wanted)) or not fit(wanted):
                     break
-                first = first or pods[0]
+                first.append(pods[0])
                 add(wanted)
                 kept += wanted
         keeps = not fit([use])
         remove(kept)
         add([use, *left])
-        return KeptCapacity(first, tuple(kept)) if keeps and first is not None else None
+        return KeptCapacity(tuple(first), tuple(kept)) if keeps and first else None
 
     def _rivals(self, pod: Pod, use: Use, tree: QueueTree) -> list[QueueClaim]:
         """Those of its queue with more priority, then those of others that may take back what it has too much."""
@@ -148,9 +169,11 @@ class QueueClaims:
             self._first[queue] = min(pods, key=lambda pod: QueuedPodInfo(pod).order).key
         return [self._claim_of[self._first[queue]]]
 
-    def _waiting_with(self, claim: QueueClaim) -> Iterator[Sequence[Pod]]:
+    def _waiting_with(self, claim: QueueClaim, among: Container[Key] | None) -> Iterator[Sequence[Pod]]:
         """The pods of each entry that waits with this claim."""
         for key, pod in list(self._entries.get(claim.queue, {}).get(claim, {}).items()):
+            if among is not None and key not in among:
+                continue
             pods = self._waiting(pod)
             if pods and not any(self._reserves(each) for each in pods):
                 yield pods

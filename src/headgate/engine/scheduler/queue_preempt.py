@@ -148,7 +148,8 @@ class QueuePreemptStage:
         if self._in_vain_at != self._capacity.use_changes:
             self._in_vain_at = self._capacity.use_changes
             self.forget_failed_searches()
-        kept = self._capacity.kept_from(alike)
+        found_kept = self._capacity.kept_from(alike)
+        kept = found_kept.wanted if found_kept is not None else ()
         alike = (info.key if info.group is not None or alike is None else alike), bool(kept)
         if alike in self._in_vain:
             return NOTHING
@@ -217,12 +218,6 @@ class ReclaimedNodes:
                 alike = (queue, pod.shape.requests, pod.priority, reason_for(pod))
                 return NotNow(reason_for(pod), message, self.wake_on, {"queue": queue}, allowed, alike)
         return None
-
-    def charge(self, pod: Pod) -> None:
-        """Nothing is counted here."""
-
-    def release(self, pod: Key) -> None:
-        """Nothing is counted here."""
 
     def _takes_back(self, pod: Pod) -> bool:
         node = self._capacity.node(self._capacity.queue_of(pod))

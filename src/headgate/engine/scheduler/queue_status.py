@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Set
 
-from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
+from headgate.engine.in_flight import AwaitedPermits, InFlightWrites, InformPermits, WritePolicy, WriteResult
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.model.conditions import Condition
@@ -22,7 +22,8 @@ SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
 
 class VolcanoStatuses:
-    """Writes a status when it is outdated, at most one write at a time for each object.
+    """Writes a status when it is outdated, at most one write at a time for each object. What a queue counts only
+    informs, so it is written when there is a permit for it; its state, and the phase of a group, are written at once.
 
     Queues and groups without a pod of ours are somebody else's, perhaps Volcano's own.
     """
@@ -32,6 +33,8 @@ class VolcanoStatuses:
         self._capacity = capacity
         self._ours = ours
         self.writes = InFlightWrites[Key, PatchStatus](policy)
+        self.permits = InformPermits()
+        self._untold: dict[str, float] = {}  # queues that count otherwise than they show, and since when
         self._pods: dict[Key, str] = {}  # the queue of each pod of ours, whatever has become of it
         self._served: Counter[str] = Counter()  # the number of these by queue
         self._phases: dict[str, dict[Key, PodGroupPhase]] = {}  # of PodGroups, by queue
@@ -78,7 +81,7 @@ class VolcanoStatuses:
         touched, self._capacity.touched = self._capacity.touched | self._touched, {}
         self._touched = {}
         groups, self._cache.touched_pod_groups = self._cache.touched_pod_groups, {}
-        if not touched and not groups:
+        if not touched and not groups and not (self._untold and self.permits.left > 0):
             return
         for queue in self._sharing_with(touched):
             groups |= {key: None for key, phase in self._phases.get(queue, {}).items() if phase in WAITING_PHASES}
@@ -87,8 +90,17 @@ class VolcanoStatuses:
         for queue in list(touched):
             touched |= {level.name: None for level in self._path(queue)}
         served = {level.name for queue in self._served for level in self._path(queue)} | self._served.keys()
+        if self.permits.left > 0:
+            touched |= dict.fromkeys(self._untold)
         for queue in touched:
-            yield from self._settle_queue(queue, served)
+            yield from self._settle_queue(queue, served, now)
+
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """The statuses that wait for permits."""
+        if not self._untold or self.permits.left > 0:
+            return None
+        return AwaitedPermits(len(self._untold), next(iter(self._untold.values())))
 
     def _sharing_with(self, touched: dict[str, None]) -> list[str]:
         """The queues with PodGroups for which it may matter what one of these uses."""
@@ -121,24 +133,40 @@ class VolcanoStatuses:
         return found.version if found is not None else ""
 
     def _write(
-        self, found: VolcanoQueue | Workload, wanted: VolcanoQueueStatus | PodGroupStatus, *, shown: bool
+        self,
+        found: VolcanoQueue | Workload,
+        wanted: VolcanoQueueStatus | PodGroupStatus,
+        *,
+        shown: bool,
+        untold_since: float | None = None,
     ) -> Iterator[PatchStatus]:
-        """The write, unless the object shows it already or another one is in flight."""
+        """The write, unless the object shows it already or another one is in flight.
+
+        One that only informs is not known to be told since `untold_since`, and needs a permit.
+        """
         flight = self.writes.get(found.key)
         if flight is not None and flight.write.target.uid != found.uid:
             self.writes.forget(found.key)  # it was written to another object of this name
         self.writes.observe(found.key, found.version)
         if shown:
             self.writes.confirm(found.key)
-        elif found.key not in self.writes:
-            patch = PatchStatus(Target(found.key, found.uid, found.version), wanted)
+        elif found.key in self.writes:
+            return
+        elif untold_since is not None and self.permits.left <= 0:
+            self._untold[found.key.name] = untold_since
+        else:
+            informs = untold_since is not None
+            if informs:
+                self.permits.take()
+            patch = PatchStatus(Target(found.key, found.uid, found.version), wanted, permitted=informs)
             yield self.writes.send(found.key, patch, found.version)
 
     # queues
 
-    def _settle_queue(self, name: str, served: Set[str]) -> Iterator[PatchStatus]:
+    def _settle_queue(self, name: str, served: Set[str], now: float) -> Iterator[PatchStatus]:
         """`served` are the queues with a pod of ours in them or below them."""
         queue = self._cache.volcano_queues.get(name)
+        untold_since = self._untold.pop(name, now)
         if queue is None:
             self.writes.forget(Key(Kind.VOLCANO_QUEUE, "", name))
             return
@@ -161,7 +189,8 @@ class VolcanoStatuses:
             _shown_with(reserved, queue.reserved),
         )
         shown = VolcanoQueueStatus(queue.state or QueueState.UNKNOWN, queue.counts, queue.allocated, queue.reserved)
-        yield from self._write(queue, wanted, shown=queue.state is not None and shown == wanted)
+        is_shown, informs = queue.state is not None and shown == wanted, queue.state is wanted.state
+        yield from self._write(queue, wanted, shown=is_shown, untold_since=untold_since if informs else None)
 
     def _state(self, queue: VolcanoQueue, phases: Counter[PodGroupPhase]) -> QueueState:
         if queue.state is QueueState.CLOSED:
@@ -226,6 +255,10 @@ class VolcanoStatuses:
             return PodGroupPhase.PENDING, ("NotEnoughResources", str(short))
         if len(pods) < needed:
             return PodGroupPhase.INQUEUE, ("NotEnoughTasks", f"{len(pods)} of {needed} needed pods exist")
+        if any(self._capacity.refuses(pod.key) for pod in pods):
+            return PodGroupPhase.INQUEUE, ("NotEnoughResources", f"queue {node.name} has no capacity for its pods")
+        if any(pod.scheduled is not None and pod.scheduled.reason == "Unschedulable" for pod in pods):
+            return PodGroupPhase.INQUEUE, ("NotEnoughResources", f"0 of {needed} needed pods have a node")
         return PodGroupPhase.INQUEUE, ("", "")
 
 

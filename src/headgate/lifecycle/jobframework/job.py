@@ -179,7 +179,8 @@ class JobAdapter:
 
     @cached_property
     def _min_count(self) -> int | None:
-        least = positive(self.job.annotations, MIN_PARALLELISM)
+        annotations = self.job.annotations
+        least = positive(annotations, MIN_PARALLELISM) if MIN_PARALLELISM in annotations else None
         return least if least is not None and least < self._count else None
 
     def _counts(self, count: int, wanted: PodSet) -> tuple[int | None, int | None]:

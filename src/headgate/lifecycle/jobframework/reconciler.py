@@ -232,7 +232,7 @@ def _renamed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         if job.labels.get(PRIORITY_CLASS, "") not in ("", known.name if known is not None else ""):
             yield _warning(state, COMPOSE_ERROR, rank)
         return
-    limit = positive(job.labels, MAX_EXECUTION_SECONDS)
+    limit = positive(job.labels, MAX_EXECUTION_SECONDS) if MAX_EXECUTION_SECONDS in job.labels else None
     shown = (workload.queue, workload.max_execution_seconds)
     if QUOTA_RESERVED not in state.true:
         is_other_class = rank.ref != workload.priority_class
