@@ -44,6 +44,7 @@ fleet: $(READY)  ## 20 clusters and bursts of urgent work, with three ways to pr
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py
 	$(BIN)/python benchmarks/bench_apiserver.py
+	$(BIN)/python benchmarks/bench_front.py
 	$(BIN)/python benchmarks/bench_placement.py
 	$(BIN)/python benchmarks/bench_gangs.py
 	$(BIN)/python benchmarks/bench_preemption.py

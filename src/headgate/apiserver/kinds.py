@@ -382,7 +382,12 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _of_all("apps", "statefulsets", "StatefulSet", STATEFUL_SET, "sts", scale=_SCALE),
     ResourceType("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, _CLUSTER_WIDE, False, ("sc",)),
     ResourceType("storage.k8s.io", "v1", "csinodes", "CSINode", False, _CLUSTER_WIDE, has_status=False),
+    ResourceType("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, _CLUSTER_WIDE, has_status=False),
+    ResourceType("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, _NAMESPACED, False),
+    ResourceType("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, _CLUSTER_WIDE_WITH_STATUS),
     ResourceType("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, _NAMESPACED_WITH_STATUS),
+    ResourceType("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, _CLUSTER_WIDE, has_status=False),
+    ResourceType("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, _CLUSTER_WIDE, has_status=False),
     ResourceType(
         "apiextensions.k8s.io",
         "v1",

@@ -312,7 +312,7 @@ class DefaultTolerationSeconds:
             return new
         tolerations = spec.get("tolerations") or []
         added = [
-            _toleration(taint) for taint in _TOLERATED_TAINTS if not any(_tolerates(one, taint) for one in tolerations)
+            given for taint, given in _TOLERATIONS.items() if not any(_tolerates(one, taint) for one in tolerations)
         ]
         return {**new, "spec": {**spec, "tolerations": [*tolerations, *added]}} if added else new
 
@@ -326,6 +326,9 @@ def _tolerates(toleration: Json, taint: str) -> bool:
 
 def _toleration(taint: str) -> Json:
     return {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+
+
+_TOLERATIONS = {taint: _toleration(taint) for taint in _TOLERATED_TAINTS}  # shared by all pods that get them
 
 
 _NOT_READY: Json = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
