@@ -105,6 +105,7 @@ class QueueCapacity:
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
         self._sharing = False  # whether a queue deserves something
+        self.share_changes = 0
         self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
@@ -354,6 +355,7 @@ class QueueCapacity:
         """The queue in the tree, of which other amounts are in use from now on; None if it is to be built anew."""
         self._answers.clear()
         self._shares.clear()
+        self.share_changes += 1
         self.touched[queue] = None
         return None if self._tree_stale else self._tree.get(queue)
 
@@ -378,6 +380,7 @@ class QueueCapacity:
         self._tree_stale = False
         self._answers.clear()
         self._shares.clear()
+        self.share_changes += 1
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():
