@@ -85,6 +85,7 @@ class QueueCapacity:
         """`waiting`: the pods that start with the first of a queue entry. `preempting`: the profiles that preempt."""
         self._queues = cache.volcano_queues
         self._groups = cache.groups
+        self._known = cache.pods
         self._timeout = timeout
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
@@ -168,6 +169,8 @@ class QueueCapacity:
         queue = self.queue_of(info.pod)
         info.queue_priority = self._priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
+        if info.pod.key not in self._known:
+            return  # the entry of a gang whose oldest member is gone: it is about to be made anew
         if queue and self._claims.enter(info, queue):
             self._weigh_again()
         elif not queue and info.pod.key in self._claims:
