@@ -292,3 +292,19 @@ def test_a_member_beyond_what_the_queue_allowed_starts_when_there_is_more():
     assert steps.binds == {}
     steps.later(20.0, Gone(old.key, old.uid))
     assert steps.binds == {"m1": "n"}
+
+
+def test_a_reservation_beyond_what_its_queue_deserves_gives_way_to_a_pod_within():
+    theirs = replace(elsewhere("theirs", of="other", gated=False, priority=9), created=1.0)
+    steps = Queues(*shared(), BIG, TWO[0], theirs)
+    assert steps.reasons == {"theirs": "Unschedulable"}
+    steps.later(20.0, Observed(queued("mine", created=5.0)))
+    assert steps.binds == {"mine": "n"}
+    assert steps.reasons["theirs"] == "SchedulingGated"
+
+
+def test_whoever_is_to_be_tried_first_is_and_then_the_one_from_whom_it_was_kept():
+    """No node fits the first, which reserves nothing: the other one starts in the same step."""
+    steps = Queues(*shared(**FIRST), BIG, TWO[0], plain("mine", fits=False), queued("late", of="other", created=5.0))
+    assert steps.binds == {"late": "n"}
+    assert "late" not in steps.reasons

@@ -76,6 +76,8 @@ class QueueName(StrEnum):
 
 
 QueueOrder = tuple[int, int, float, Key]
+QueueTurn = tuple[int, tuple[int, ...], QueueOrder, str]
+"""By what a Volcano queue takes its turn: its priority, its share, the order of its first entry, its name."""
 
 
 class QueuedPodInfo(Struct):
@@ -124,11 +126,17 @@ class VolcanoOrder(Protocol):
     def rank(self, info: QueuedPodInfo) -> None:
         """Sets `queue_priority` and `sharing` of the entry as its queue is now."""
 
+    @property
+    def share_changes(self) -> int:
+        """How often a share has changed."""
+
     def share_of(self, queue: str) -> tuple[int, ...]:
         """What the queue, and those above it, use of what they deserve: of queues of equal priority the least first."""
 
 
 class NoVolcanoOrder:
+    share_changes = 0
+
     def enters(self, info: QueuedPodInfo) -> None:
         pass
 
@@ -148,6 +156,8 @@ class PodQueue:
         self._infos: dict[Key, QueuedPodInfo] = {}
         self._active: list[tuple[QueueOrder, Key]] = []
         self._sharing: dict[str, list[tuple[QueueOrder, Key]]] = {}  # the active ones of queues that take turns
+        self._turns: list[QueueTurn] = []  # of these queues: a heap, with turns that are over
+        self._turns_at = 0  # how often a share had changed then
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
         self._classes: dict[Hashable, PodEquivalenceClass] = {}
         self._listeners: dict[ClusterEvent, dict[Hashable, None]] = {event: {} for event in ClusterEvent}
@@ -220,9 +230,11 @@ class PodQueue:
         infos = self._infos
         for info in infos.values():
             self._volcano.rank(info)
-        self._active, self._sharing = [], {}
+        self._active, self._sharing, self._turns = [], {}, []
         for order, key in sorted((each.order, each.key) for each in infos.values() if each.queue is QueueName.ACTIVE):
             self._heap_of(infos[key]).append((order, key))
+        for queue in self._sharing:
+            self._take_turn(queue)
         self._in_backoff = sorted((until, infos[key].order, key) for until, key in backoff)
         for alike in self._classes.values():
             alike.sort()
@@ -278,6 +290,8 @@ class PodQueue:
             order, key = heapq.heappop(heap)
             info = self._infos.get(key)
             if info is not None and info.queue is QueueName.ACTIVE and info.order == order:
+                if not heap:
+                    self._sharing.pop(info.sharing, None)
                 return info
         return None
 
@@ -287,20 +301,31 @@ class PodQueue:
         Of queues of equal priority the one with the lowest share is first; a pod of no queue takes its turn with the
         first pod of that one.
         """
-        shared: list[tuple[int, tuple[int, ...], QueueOrder, str]] = []
-        for queue, heap in list(self._sharing.items()):
-            while heap and not self._is_at(QueueName.ACTIVE, *heap[0]):
-                heapq.heappop(heap)
-            if heap:
-                shared.append((heap[0][0][0], self._volcano.share_of(queue), heap[0][0], queue))
-            else:
-                del self._sharing[queue]
+        if self._turns_at != self._volcano.share_changes:
+            self._turns_at, self._turns = self._volcano.share_changes, []
+            self._sharing = {queue: heap for queue, heap in self._sharing.items() if heap}
+            for queue in self._sharing:
+                self._take_turn(queue)
         while self._active and not self._is_at(QueueName.ACTIVE, *self._active[0]):
             heapq.heappop(self._active)
-        if not shared:
-            return self._active
-        _, _, order, queue = min(shared)
-        return self._active if self._active and self._active[0][0] < order else self._sharing[queue]
+        while self._turns:
+            _, _, order, queue = self._turns[0]
+            heap = self._sharing.get(queue, [])
+            while heap and not self._is_at(QueueName.ACTIVE, *heap[0]):
+                heapq.heappop(heap)
+            if heap and heap[0][0] == order:
+                return self._active if self._active and self._active[0][0] < order else heap
+            heapq.heappop(self._turns)
+            if heap:
+                self._take_turn(queue)
+            else:
+                self._sharing.pop(queue, None)
+        return self._active
+
+    def _take_turn(self, queue: str) -> None:
+        """The queue takes its turn with its first entry, by its share as it is now."""
+        order = self._sharing[queue][0][0]
+        heapq.heappush(self._turns, (order[0], self._volcano.share_of(queue), order, queue))
 
     def _heap_of(self, info: QueuedPodInfo) -> list[tuple[QueueOrder, Key]]:
         return self._active if not info.sharing else self._sharing.setdefault(info.sharing, [])
@@ -315,6 +340,8 @@ class PodQueue:
     def requeue(self, info: QueuedPodInfo) -> None:
         """Puts a popped entry back in its place: it was not tried."""
         heapq.heappush(self._heap_of(info), (info.order, info.key))
+        if info.sharing:
+            self._take_turn(info.sharing)
 
     def _next_if(self, together: list[QueuedPodInfo], goes_with: Callable[[Pod, Pod], bool]) -> QueuedPodInfo | None:
         """Pops the next pod if it goes with the first of these.
@@ -324,7 +351,7 @@ class PodQueue:
         """
         if self._sharing and (len(self._sharing) > 1 or self._active or not together[0].sharing):
             return None
-        heap = self._heap_of(together[0])
+        heap = self._sharing.get(together[0].sharing, []) if self._sharing else self._active
         while heap:
             order, key = heap[0]
             info = self._infos.get(key)
@@ -333,6 +360,8 @@ class PodQueue:
                 if info.group is not None or not goes_with(together[0].pod, info.pod):
                     return None
                 heapq.heappop(heap)
+                if not heap:
+                    self._sharing.pop(info.sharing, None)
                 return info
             heapq.heappop(heap)
         return None
@@ -428,8 +457,10 @@ class PodQueue:
     def _push_active(self, info: QueuedPodInfo, event: QueueingEvent) -> None:
         self._volcano.enters(info)  # it may be in another queue by now
         self._enter(info, QueueName.ACTIVE, event)
-        heap = self._heap_of(info)
+        heap = self._active if not info.sharing else self._heap_of(info)
         heapq.heappush(heap, (info.order, info.key))
+        if info.sharing:
+            self._take_turn(info.sharing)
         if len(heap) > 2 * len(self._infos) + MOST_STALE:
             entries = dict.fromkeys(heap)
             heap[:] = sorted(entry for entry in entries if self._is_at(QueueName.ACTIVE, *entry))

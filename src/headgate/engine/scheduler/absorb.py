@@ -228,6 +228,7 @@ class AbsorbStage:
         self._drop_member(pod)
         self._queue_statuses.lose_pod(pod)
         del self._cache.pods[pod.key]
+        self._queue_capacity.stops_waiting(pod.key)  # what it left may have had an entry of its gang tried again
         self._journal.forget(pod.key)
 
 

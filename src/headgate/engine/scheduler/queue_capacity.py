@@ -85,6 +85,7 @@ class QueueCapacity:
         """`waiting`: the pods that start with the first of a queue entry. `preempting`: the profiles that preempt."""
         self._queues = cache.volcano_queues
         self._groups = cache.groups
+        self._known = cache.pods
         self._timeout = timeout
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
@@ -105,6 +106,7 @@ class QueueCapacity:
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
         self._sharing = False  # whether a queue deserves something
+        self.share_changes = 0
         self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
@@ -166,6 +168,8 @@ class QueueCapacity:
         queue = self.queue_of(info.pod)
         info.queue_priority = self._priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
+        if info.pod.key not in self._known:
+            return  # the entry of a gang whose oldest member is gone: it is about to be made anew
         if queue and self._claims.enter(info, queue):
             self._weigh_again()
         elif not queue and info.pod.key in self._claims:
@@ -354,6 +358,7 @@ class QueueCapacity:
         """The queue in the tree, of which other amounts are in use from now on; None if it is to be built anew."""
         self._answers.clear()
         self._shares.clear()
+        self.share_changes += 1
         self.touched[queue] = None
         return None if self._tree_stale else self._tree.get(queue)
 
@@ -378,6 +383,7 @@ class QueueCapacity:
         self._tree_stale = False
         self._answers.clear()
         self._shares.clear()
+        self.share_changes += 1
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():

@@ -66,6 +66,7 @@ class QueueClaims:
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._first: dict[str, Key] = {}  # of fifo queues, while the entries of the queue stay the same
+        self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
 
     def __contains__(self, pod: Key) -> bool:
         return pod in self._claim_of
@@ -88,6 +89,8 @@ class QueueClaims:
             self.leave(pod.key)
         self._claim_of[pod.key] = claim
         entries = self._entries.setdefault(queue, {}).setdefault(claim, {})
+        if len(entries) == 0 or queue in self._first:
+            self._ordered = None
         entries[pod.key] = pod
         self._first.pop(queue, None)
         return len(entries) == 1 and before != claim
@@ -99,9 +102,11 @@ class QueueClaims:
             return False
         entries = self._entries[claim.queue]
         del entries[claim][pod]
-        self._first.pop(claim.queue, None)
+        if self._first.pop(claim.queue, None) is not None:
+            self._ordered = None
         if entries[claim]:
             return False
+        self._ordered = None
         del entries[claim]
         if not entries:
             del self._entries[claim.queue]
@@ -124,11 +129,13 @@ class QueueClaims:
         that are leaving are gone.
         """
         rivals = self._rivals(pod, use, tree)
-        if not rivals:
+        first, kept, keeps = list[Pod](), list[Use](), False
+        claim = next(rivals, None)
+        if claim is None:
             return None
-        first, kept, left = list[Pod](), list[Use](), list(going())
+        left = list(going())
         remove([use, *left])
-        for claim in rivals:
+        while claim is not None and not keeps:
             for pods in self._waiting_with(claim, among):
                 wanted = self._wanted(pods) if pod.group is None or pods[0].group != pod.group else None
                 if not wanted or not all(self.may_evict(each) for each in pods):
@@ -138,24 +145,36 @@ class QueueClaims:
                 first.append(pods[0])
                 add(wanted)
                 kept += wanted
-        keeps = not fit([use])
+                if keeps := not fit([use]):
+                    break
+            claim = next(rivals, None)
         remove(kept)
         add([use, *left])
-        return KeptCapacity(tuple(first), tuple(kept)) if keeps and first else None
+        return KeptCapacity(tuple(first), tuple(kept)) if keeps else None
 
-    def _rivals(self, pod: Pod, use: Use, tree: QueueTree) -> list[QueueClaim]:
+    def _rivals(self, pod: Pod, use: Use, tree: QueueTree) -> Iterator[QueueClaim]:
         """Those of its queue with more priority, then those of others that may take back what it has too much."""
         node = use[0]
         own = [claim for claim in self._next_of(node.name, tree) if claim.priority > pod.priority]
         over = {name for name, amount in node.totals.items() if amount > node.queue.deserved[name]}
-        others: list[QueueClaim] = []
-        if over and node.queue.reclaimable and may_give(use, over):
-            levels = [level for level in map(tree.get, self._entries) if level is not None and level is not node]
-            for level in levels:
-                if level.queue.deserved.items and level.queue.is_open:
-                    others += self._next_of(level.name, tree)
-        others = [each for each in others if each.gang is not None or _names(each) & over]
-        return [*sorted(own, key=_order), *sorted(others, key=_order)] if own or others else []
+        gives = bool(over) and node.queue.reclaimable and may_give(use, over)
+        yield from sorted(own, key=_order)
+        for claim in self._in_order(tree) if gives else ():
+            level = tree.get(claim.queue)
+            if level is None or level is node:
+                continue
+            if claim.gang is not None or (_names(claim) & over and may_reclaim([(level, claim.requests)])):
+                yield claim
+
+    def _in_order(self, tree: QueueTree) -> list[QueueClaim]:
+        """The claims on queues that deserve something, in an order that is the same in a fresh process."""
+        if self._ordered is None or self._ordered[0] is not tree:
+            levels = [level for level in map(tree.get, self._entries) if level is not None and level.queue.is_open]
+            claims = [
+                claim for level in levels if level.queue.deserved.items for claim in self._next_of(level.name, tree)
+            ]
+            self._ordered = tree, sorted(claims, key=_order)
+        return self._ordered[1]
 
     def _next_of(self, queue: str, tree: QueueTree) -> list[QueueClaim]:
         """The claims on this queue: of a fifo queue that of the first entry alone."""
