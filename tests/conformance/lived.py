@@ -26,7 +26,7 @@ from headgate.live.recorder import Recorder
 from headgate.live.reflector import ReflectorDependencies
 from headgate.live.term import LeaderTerm, TermDependencies
 from headgate.model.effects import EmitEvent
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WritePermits
 from headgate.model.settings import Settings
 
 KINDS = {collection_path(resource): kind.value for kind, resource in RESOURCES.items()}
@@ -101,9 +101,10 @@ class PacedEventQueue(EventQueue):
         super().observe(event)
         self._arrive(event)
 
-    def tell(self, event: TimerFired | Outcome) -> None:
+    def tell(self, event: TimerFired | Outcome | WritePermits) -> None:
         super().tell(event)
-        self._arrive(event)
+        if not isinstance(event, WritePermits):  # how busy the server is, is not in the log
+            self._arrive(event)
 
     async def next(self) -> list[Event]:
         line = next(self._lines, None)
