@@ -308,3 +308,13 @@ def test_whoever_is_to_be_tried_first_is_and_then_the_one_from_whom_it_was_kept(
     steps = Queues(*shared(**FIRST), BIG, TWO[0], plain("mine", fits=False), queued("late", of="other", created=5.0))
     assert steps.binds == {"late": "n"}
     assert "late" not in steps.reasons
+
+
+def test_in_a_fifo_queue_one_that_reserves_already_hides_nobody():
+    """The first of the queue waits for a node and has its capacity: what is kept is kept for the next."""
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=1500, dequeue=DequeueStrategy.FIFO)]
+    first = elsewhere("first", 0, gated=False, priority=9)
+    theirs = running("theirs", "org", 2000)
+    steps = Returning(*tree, BIG, first, theirs, queued("mine"), grace=3).run()
+    assert steps.evicted == ["theirs"]
+    assert steps.on_nodes == {"mine"}

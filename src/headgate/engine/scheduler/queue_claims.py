@@ -16,7 +16,7 @@ from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DequeueStrategy
 from headgate.preemption.volcano import Use, add, fit, may_give, may_reclaim, remove
 from headgate.queueing.queue import QueuedPodInfo
-from headgate.quota.volcano import QueueTree
+from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
 
 class QueueClaim(Struct, frozen=True):
@@ -65,7 +65,6 @@ class QueueClaims:
         self._reserves = reserves  # whether a pod has its capacity already, or had it in vain and rests
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
-        self._first: dict[str, Key] = {}  # of fifo queues, while the entries of the queue stay the same
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
 
     def __contains__(self, pod: Key) -> bool:
@@ -89,10 +88,9 @@ class QueueClaims:
             self.leave(pod.key)
         self._claim_of[pod.key] = claim
         entries = self._entries.setdefault(queue, {}).setdefault(claim, {})
-        if len(entries) == 0 or queue in self._first:
+        if not entries:
             self._ordered = None
         entries[pod.key] = pod
-        self._first.pop(queue, None)
         return len(entries) == 1 and before != claim
 
     def leave(self, pod: Key) -> bool:
@@ -102,8 +100,6 @@ class QueueClaims:
             return False
         entries = self._entries[claim.queue]
         del entries[claim][pod]
-        if self._first.pop(claim.queue, None) is not None:
-            self._ordered = None
         if entries[claim]:
             return False
         self._ordered = None
@@ -170,23 +166,21 @@ class QueueClaims:
         """The claims on queues that deserve something, in an order that is the same in a fresh process."""
         if self._ordered is None or self._ordered[0] is not tree:
             levels = [level for level in map(tree.get, self._entries) if level is not None and level.queue.is_open]
-            claims = [
-                claim for level in levels if level.queue.deserved.items for claim in self._next_of(level.name, tree)
-            ]
-            self._ordered = tree, sorted(claims, key=_order)
-        return self._ordered[1]
+            names = [level.name for level in levels if level.queue.deserved.items]
+            self._ordered = tree, sorted((claim for name in names for claim in self._entries[name]), key=_order)
+        fifo = {name: self._next_of(name, tree) for name in self._entries if _is_fifo(tree.get(name))}
+        return [claim for claim in self._ordered[1] if claim.queue not in fifo or claim in fifo[claim.queue]]
 
     def _next_of(self, queue: str, tree: QueueTree) -> list[QueueClaim]:
         """The claims on this queue: of a fifo queue that of the first entry alone."""
         entries, level = self._entries.get(queue), tree.get(queue)
         if not entries or level is None:
             return []
-        if level.queue.dequeue is not DequeueStrategy.FIFO:
+        if not _is_fifo(level):
             return list(entries)
-        if queue not in self._first:
-            pods = [pod for each in entries.values() for pod in each.values()]
-            self._first[queue] = min(pods, key=lambda pod: QueuedPodInfo(pod).order).key
-        return [self._claim_of[self._first[queue]]]
+        waiting = [pod for each in entries.values() for pod in each.values() if not self._reserves(pod)]
+        first = min(waiting, key=lambda pod: QueuedPodInfo(pod).order, default=None)
+        return [] if first is None else [self._claim_of[first.key]]
 
     def _waiting_with(self, claim: QueueClaim, among: Container[Key] | None) -> Iterator[Sequence[Pod]]:
         """The pods of each entry that waits with this claim."""
@@ -198,6 +192,10 @@ class QueueClaims:
                 yield pods
             else:
                 self.leave(key)
+
+
+def _is_fifo(level: VolcanoQueueNode | None) -> bool:
+    return level is not None and level.queue.dequeue is DequeueStrategy.FIFO
 
 
 def _names(claim: QueueClaim) -> set[str]:
