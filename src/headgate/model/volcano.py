@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.model.keys import Key, Target
 from headgate.model.resources import Resources
@@ -85,6 +85,13 @@ class VolcanoQueue(Struct, frozen=True, gc=False):
     @property
     def is_open(self) -> bool:
         return self.state not in (QueueState.CLOSING, QueueState.CLOSED) and self.deleted is None
+
+    @property
+    def limits(self) -> VolcanoQueue:
+        """The queue without what only its status says, and with whether it is open."""
+        state = QueueState.OPEN if self.is_open else QueueState.CLOSED
+        empty = Resources()
+        return structs.replace(self, version="", state=state, counts=QueueCounts(), allocated=empty, reserved=empty)
 
 
 class VolcanoGroup(Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from headgate.model.keys import Key, Kind
+from headgate.model.pod import Pod
 from headgate.model.queues import Quota
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DEEPEST_QUEUE, DEFAULT_QUEUE, DEVICE_CLASS, ROOT, VolcanoQueue
@@ -83,6 +84,15 @@ class VolcanoQueueNode(QuotaNode):
             parts = [_part(node.totals.get(name, 0), amount) for name, amount in node.queue.deserved]
             found += [max(parts), 0] if parts else NO_SHARE
         return tuple(found)
+
+    def refuses_devices(self, pod: Pod) -> str:
+        """Why the pod may not use devices: a queue limits them, and which ones a claim takes is not counted here."""
+        if not any(claim.kind is Kind.DEVICE_CLAIM for claim in pod.shape.claims):
+            return ""
+        level = next((each for each in self.path() if each.device_limit), None)
+        if level is None:
+            return ""
+        return f"queue {level.name} limits {level.device_limit}, and devices of resource claims are not counted"
 
     def add(self, amounts: Resources) -> None:
         for resource, amount in amounts.items:

@@ -31,8 +31,6 @@ from headgate.model.volcano import (
     QUEUE_ANNOTATIONS,
     QUEUE_GATES,
     DequeueStrategy,
-    QueueCounts,
-    QueueState,
     VolcanoQueue,
     asks_for_gate,
     queue_named,
@@ -124,7 +122,7 @@ class QueueCapacity:
 
     def observe(self, known: VolcanoQueue | None, found: VolcanoQueue) -> None:
         """Takes in a queue that was `known` as another before; what its status counts decides nothing."""
-        if known is None or _limits(known) != _limits(found):
+        if known is None or known.limits != found.limits:
             self.queues_changed()
         self.touched[found.name] = None
 
@@ -515,7 +513,7 @@ class QueueCapacity:
         uses: list[Use] = []
         for pod in pods:
             node = self._tree.get(self.queue_of(pod))
-            if node is None or not node.queue.is_open or self._has_had(pod) or _limits_devices(node, pod):
+            if node is None or not node.queue.is_open or self._has_had(pod) or node.refuses_devices(pod):
                 return None
             uses.append((node, pod.shape.requests))
         queue = self.queue_of(pods[0])
@@ -632,7 +630,7 @@ class QueueCapacity:
             return _not_now(
                 pod, f"waiting for queue {queue} to be open: it is {state}", {"queue": queue}, allowed, alike
             )
-        if pod.shape.claims and (limited := _limits_devices(node, pod)):
+        if pod.shape.claims and (limited := node.refuses_devices(pod)):
             return _not_now(pod, f"waiting for its queue: {limited}", {"queue": queue}, allowed, (*alike, limited))
         head = self._lines.head(queue)
         if head is not None and head[0] < order:
@@ -644,6 +642,8 @@ class QueueCapacity:
             if short is not None:
                 numbers |= short.numbers
             refused = _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
+            if may_reclaim([(node, requests)]):  # from a queue that may come to use more than it deserves
+                refused = msgspec.structs.replace(refused, wake_on=WAKE_ON | {ClusterEvent.CANDIDATES_CHANGED})
             if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
                 self._answers[alike] = refused
             return refused
@@ -770,26 +770,9 @@ def opted_in(pod: Pod) -> bool:
     return any(gate in QUEUE_GATES for gate in pod.gates)
 
 
-def _limits_devices(node: VolcanoQueueNode, pod: Pod) -> str:
-    """Why the pod may not use devices: a queue limits them, and which ones a claim takes is not counted here."""
-    if not any(claim.kind is Kind.DEVICE_CLAIM for claim in pod.shape.claims):
-        return ""
-    level = next((each for each in node.path() if each.device_limit), None)
-    if level is None:
-        return ""
-    return f"queue {level.name} limits {level.device_limit}, and devices of resource claims are not counted"
-
-
 def reason_for(pod: Pod) -> str:
     """The reason of a pod that its queue does not allow: without having asked for the gate, that of Volcano."""
     return GATED if opted_in(pod) else UNSCHEDULABLE
-
-
-def _limits(queue: VolcanoQueue) -> VolcanoQueue:
-    """The queue without what only its status says, and with whether it is open."""
-    shown = {"version": "", "counts": QueueCounts(), "allocated": Resources(), "reserved": Resources()}
-    state = QueueState.OPEN if queue.is_open else QueueState.CLOSED
-    return msgspec.structs.replace(queue, state=state, **shown)
 
 
 def _same(one: QueueReservation, other: QueueReservation) -> bool:
