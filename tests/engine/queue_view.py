@@ -158,7 +158,13 @@ class QueueView:
             return False
         if not self.fits(name, sum(each.shape.requests["cpu"] for each in unit if not reserves(each))):
             return False
+        if any(self._waits_for_node(other, unit[0]) for other in self.pods):
+            return False
         return not any(self._keeps_out(other, unit) for other in self._claimants(unit))
+
+    def _waits_for_node(self, other: Pod, one: Pod) -> bool:
+        """Whether the other queue takes back a node, which it keeps from pods of a higher priority."""
+        return bool(other.nominated) and other.priority < one.priority and self.queue_of(other) != self.queue_of(one)
 
     # what is kept for others
 

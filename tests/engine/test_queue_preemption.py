@@ -142,7 +142,8 @@ def test_pods_outside_queues_are_nobodys_victims_here():
 # where no queue is short, and nodes are
 
 
-FULL = node("n", cpu=2000)
+HERE = (("zone", "a"),)
+FULL = node("n", cpu=2000, labels=dict(HERE))
 OTHERS = [running(f"b{at}", of="other", priority=9, created=float(at)) for at in range(2)]
 
 
@@ -204,10 +205,28 @@ def test_what_is_taken_back_does_not_go_to_pods_of_the_other_queue_that_come_bac
     assert said(steps, "again")[1].startswith("waiting until queue team has taken back what it deserves")
 
 
+@pytest.mark.parametrize(
+    "selector, stuck",
+    [
+        pytest.param((("zone", "b"),), False, id="that may not run on that node"),
+        pytest.param((), True, id="while a pod does not leave the node in time"),
+    ],
+)
+def test_what_is_taken_back_keeps_no_pod_waiting(selector, stuck):
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    steps = Steps(*queues, FULL, *OTHERS, queued("mine", shape=shape(1000, node_selector=HERE)))
+    nominated(steps)
+    deleted = 0.0 if stuck else 1000.0
+    again = queued("again", of="other", priority=9, shape=shape(1000, node_selector=selector))
+    leaving = replace(OTHERS[1], version="2", deleted=deleted)
+    steps.later(5, *map(Observed, (leaving, node("m", cpu=1000, labels={"zone": "b"}), again)))
+    assert steps.binds == {"again": "m"}
+
+
 def test_a_queue_takes_back_once_another_uses_more_than_it_deserves():
     queues = queue("team", None, deserved=1000), queue("other", None, deserved=2000)
-    mine = queued("mine", shape=shape(1000, node_selector=(("zone", "a"),)))
-    steps = Steps(*queues, replace(FULL, labels={"zone": "a"}), node("m", labels={"zone": "b"}), *OTHERS, mine)
+    mine = queued("mine", shape=shape(1000, node_selector=HERE))
+    steps = Steps(*queues, FULL, node("m", labels={"zone": "b"}), *OTHERS, mine)
     assert nominated(steps) == ([], [])
     steps.later(20, Observed(bound(queued("b2", of="other", gates=()), "m")))
     assert nominated(steps) == (["mine"], ["b1"])

@@ -118,7 +118,7 @@ class SchedulerPlane:
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
-        reclaimed = ReclaimedNodes(cache.nominations, self._queue_capacity)
+        reclaimed = ReclaimedNodes(cache, self._queue_capacity)
         self._capacity = CapacityStages((self._queue_capacity, reclaimed, *capacity))
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)

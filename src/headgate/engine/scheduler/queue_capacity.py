@@ -116,7 +116,7 @@ class QueueCapacity:
         self._overdue = False  # whether time was over for a reservation when they were settled last
         self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
         self.next_deadline: float | None = None  # when a reservation expires, or may be made anew
-        self._now = self._settled_at = 0.0
+        self.now = self._settled_at = 0.0
 
     # what is now true
 
@@ -313,7 +313,7 @@ class QueueCapacity:
             self._weigh_again()
             self._candidates_changed()
             self.in_force[pod.key] = found
-            self._wake_at((found,), self._now)
+            self._wake_at((found,), self.now)
         else:
             self._stale = True
 
@@ -364,7 +364,7 @@ class QueueCapacity:
 
     def refresh(self, now: float) -> None:
         """Brings the reservations in force up to date with queues, usage and time."""
-        self._now = now
+        self.now = now
         self._fitting.clear()
         if self._tree_stale:
             self._rebuild()
@@ -502,7 +502,7 @@ class QueueCapacity:
     def _has_had(self, pod: Pod) -> bool:
         """Whether the pod has its capacity, or had it for its time and no node came."""
         known = self._reserving.get(pod.key)
-        in_vain = known is not None and known.pod.reserved_at is not None and self._rest(known, self._now) is not None
+        in_vain = known is not None and known.pod.reserved_at is not None and self._rest(known, self.now) is not None
         return pod.key in self.in_force or in_vain
 
     def wanted(self, pods: Sequence[Pod]) -> list[Use] | None:
@@ -533,7 +533,7 @@ class QueueCapacity:
 
     def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
         if self._stale or self._tree_stale:
-            self.refresh(self._now)
+            self.refresh(self.now)
         taken: list[Use] = []
         displaced: dict[Key, QueueReservation] = {}
         found, passed = None, list[Key]()

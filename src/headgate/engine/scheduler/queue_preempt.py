@@ -19,7 +19,6 @@ from headgate.model.effects import Effect
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.placement.nominations import Nominations
 from headgate.preemption.candidates import BY_PRIORITY, Reach
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
@@ -192,15 +191,18 @@ class ReclaimedNodes:
     """A capacity stage: what a queue takes back on a node does not go to those it is taken from.
 
     A pod that waits for its victims keeps its node from pods of its priority or less. Victims of another queue may have
-    a higher one, and would come back and be evicted again for ever. So a pod that puts its queue above what it deserves
-    waits until a pod of lower priority, whose queue is within what that one deserves, has the node nominated to it.
+    a higher one, and would come back and be evicted again for ever. So a pod that puts its queue above what it
+    deserves, and may run on a node that is nominated to a pod of lower priority whose queue is within what that one
+    deserves, waits until that pod has it. A pod that should be gone from the node by now, and is not, keeps nobody
+    waiting.
     """
 
     name = "QueueReclaim"
     wake_on = frozenset({ClusterEvent.CANDIDATES_CHANGED, ClusterEvent.QUEUE_CAPACITY_FREED, ClusterEvent.ROOM_FREED})
 
-    def __init__(self, nominations: Nominations, capacity: QueueCapacity) -> None:
-        self._nominations = nominations
+    def __init__(self, cache: ClusterCache, capacity: QueueCapacity) -> None:
+        self._nodes = cache.nodes
+        self._nominations = cache.nominations
         self._capacity = capacity
 
     def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
@@ -209,7 +211,7 @@ class ReclaimedNodes:
         promised = [pod for pod in self._nominations.pods() if self._takes_back(pod)]
         for allowed, pod in enumerate(pods if promised else ()):
             queue = self._capacity.queue_of(pod)
-            before = [one for one in promised if one.priority < pod.priority and self._capacity.queue_of(one) != queue]
+            before = [one for one in promised if one.priority < pod.priority and self._wants_same_node(pod, queue, one)]
             node = self._capacity.node(queue)
             if before and node is not None and not may_reclaim([(node, pod.shape.requests)]):
                 first = min(before, key=lambda one: one.key)
@@ -219,6 +221,16 @@ class ReclaimedNodes:
                 return NotNow(reason_for(pod), message, self.wake_on, {"queue": queue}, allowed, alike)
         return None
 
+    def _wants_same_node(self, pod: Pod, queue: str, promised: Pod) -> bool:
+        """Whether a pod of this queue may run on the node that is promised to one of another queue."""
+        node = self._nodes.get(promised.nominated)
+        if node is None or self._capacity.queue_of(promised) == queue:
+            return False
+        return all(node.labels.get(name) == value for name, value in pod.shape.node_selector)
+
     def _takes_back(self, pod: Pod) -> bool:
+        leaving = [one.deleted for one in self._nodes.pods_on(pod.nominated) if one.deleted is not None]
+        if any(gone_by < self._capacity.now for gone_by in leaving):
+            return False
         node = self._capacity.node(self._capacity.queue_of(pod))
         return node is not None and may_reclaim([(node, pod.shape.requests)], self._capacity.not_ahead(node, pod))
