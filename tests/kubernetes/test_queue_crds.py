@@ -57,7 +57,7 @@ async def client(client: Client, served: None) -> AsyncIterator[Client]:
 
 
 def small_server(namespace: str) -> ApiServer:
-    small = ApiServer()
+    small = ApiServer(tracks_fields=True)
     ask_small(small, Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
     for definition in queue_definitions():
         answer = ask_small(small, Step("POST", DEFINITIONS, definition))

@@ -49,7 +49,7 @@ def defined(cluster: Cluster) -> None:
 @pytest.mark.usefixtures("defined")
 @pytest.mark.parametrize("name", exchanges_workloads.EXCHANGES)
 async def test_both_servers_judge_custom_resources_alike(client: Client, namespace: str, name: str) -> None:
-    small = ApiServer()
+    small = ApiServer(tracks_fields=True)
     ask_small(small, Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
     for definition in (*definitions(), DEFINITION):
         assert ask_small(small, Step("POST", DEFINITIONS, definition)).code == 201
