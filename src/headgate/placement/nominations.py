@@ -40,7 +40,7 @@ class Nominations:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._pods: dict[Key, Pod] = {}
+        self.pods: dict[Key, Pod] = {}  # that wait, and have a nomination
         self._aside: set[Key] = set()
         self._counted: dict[Key, Pod] = {}
         self._on: dict[str, dict[Key, Pod]] = {}  # those counted, by node
@@ -54,15 +54,11 @@ class Nominations:
 
     def __contains__(self, pod: Key) -> bool:
         """Whether a waiting pod is nominated to a node, or was decided to be."""
-        return pod in self._pods
-
-    def pods(self) -> Iterable[Pod]:
-        """The waiting pods with a nomination."""
-        return self._pods.values()
+        return pod in self.pods
 
     def put(self, pod: Pod) -> bool:
         """The waiting pod has this nomination, or none; True when that may free a promise made to it before."""
-        known = self._pods.get(pod.key)
+        known = self.pods.get(pod.key)
         if known is None and not pod.nominated:
             return False
         if known is not None and _promises_the_same(known, pod):
@@ -70,24 +66,24 @@ class Nominations:
         freed = self.drop(pod.key)
         if pod.nominated:
             self.changes += 1
-            self._pods[pod.key] = pod
+            self.pods[pod.key] = pod
             self._settle(pod.key)
         return freed
 
     def drop(self, key: Key) -> bool:
         """The pod waits no longer; True when that frees a promise."""
-        if key not in self._pods:
+        if key not in self.pods:
             return False
         if key in self._counted:
             self._discount(key)
-        del self._pods[key]
+        del self.pods[key]
         self.changes += 1
         return True
 
     @contextmanager
     def set_aside(self, pods: Iterable[Pod]) -> Iterator[None]:
         """For as long as the block lasts, the nominations of these pods keep nobody off."""
-        aside = [pod.key for pod in pods if pod.key in self._pods and pod.key not in self._aside] if self._pods else []
+        aside = [pod.key for pod in pods if pod.key in self.pods and pod.key not in self._aside] if self.pods else []
         self._aside.update(aside)
         self._settle(*aside)
         try:
@@ -146,7 +142,7 @@ class Nominations:
     # as the table's census
 
     def count(self, pod: Pod, row: int, sign: int) -> None:
-        if self._pods and pod.key in self._pods:
+        if self.pods and pod.key in self.pods:
             self._settle(pod.key)
 
     def clear(self, row: int) -> None:
@@ -196,9 +192,9 @@ class Nominations:
 
     def _settle(self, *keys: Key) -> None:
         for key in keys:
-            counts = key in self._pods and key not in self._aside and self._nodes.charge_of(key) is None
+            counts = key in self.pods and key not in self._aside and self._nodes.charge_of(key) is None
             if counts and key not in self._counted:
-                self._count(self._pods[key])
+                self._count(self.pods[key])
             elif not counts and key in self._counted:
                 self._discount(key)
 

@@ -7,7 +7,7 @@ counts the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -68,9 +68,16 @@ class DeferredEntry(Struct, frozen=True):
 class CapacityStages:
     """In the order they are asked. The one that allows the fewest pods decides."""
 
-    def __init__(self, stages: tuple[CapacityStage, ...]) -> None:
-        self._stages = stages
-        self._counting = tuple(stage for stage in stages if isinstance(stage, CountingStage))
+    def __init__(
+        self,
+        stages: tuple[CapacityStage, ...],
+        with_nominations: tuple[CapacityStage, ...] = (),
+        nominated: Collection[Key] = (),
+    ) -> None:
+        """`with_nominations` are asked only while there are `nominated` pods."""
+        self._stages, self._nominated = stages, nominated
+        self._all = (*stages, *with_nominations)
+        self._counting = tuple(stage for stage in self._all if isinstance(stage, CountingStage))
 
     def run(self, batch: Batch) -> Iterator[Batch | DeferredEntry]:
         """Yields what may be placed now and what is deferred, in queue order.
@@ -80,7 +87,7 @@ class CapacityStages:
         if batch.group is not None:
             yield self._gang(batch)
             return
-        pods, start = batch.pods if self._stages else [], 0
+        pods, start = batch.pods if self._all else [], 0
         while start < len(pods):
             refused = self._check(pods[start:] if start else pods, batch.needed)
             if refused is None:
@@ -118,7 +125,7 @@ class CapacityStages:
     def _check(self, pods: Sequence[Pod], needed: int) -> tuple[str, NotNow] | None:
         """The answer that allows the fewest pods; None when every stage allows all of them."""
         fewest = None
-        for stage in self._stages:
+        for stage in self._all if self._nominated else self._stages:
             not_now = stage.check(pods, needed)
             if not_now is None or not_now.allowed >= len(pods):
                 continue

@@ -119,7 +119,7 @@ class SchedulerPlane:
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
         reclaimed = ReclaimedNodes(cache, self._queue_capacity)
-        self._capacity = CapacityStages((self._queue_capacity, reclaimed, *capacity))
+        self._capacity = CapacityStages((self._queue_capacity, *capacity), (reclaimed,), cache.nominations.pods)
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
         units = QueueUnits(cache, self._queue_capacity)

@@ -208,7 +208,7 @@ class ReclaimedNodes:
     def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
         if not self._capacity.in_use or not self._nominations:
             return None
-        promised = [pod for pod in self._nominations.pods() if self._takes_back(pod)]
+        promised = [pod for pod in self._nominations.pods.values() if self._takes_back(pod)]
         for allowed, pod in enumerate(pods if promised else ()):
             queue = self._capacity.queue_of(pod)
             before = [one for one in promised if one.priority < pod.priority and self._wants_same_node(pod, queue, one)]
