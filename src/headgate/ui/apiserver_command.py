@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from headgate.ui.arguments import PORT, WRITTEN_KUBECONFIG
+
 
 @click.command(
     epilog="""\b
@@ -17,18 +19,11 @@ Examples:
       on a free port, with the kubeconfig beside it
 """
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; 0, the default: a free one.")
+@PORT
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; loopback unless you mean it."
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("headgate.kubeconfig"),
-    show_default=True,
-    help="Where to write the kubeconfig of its administrator; only you can read it.",
-)
+@WRITTEN_KUBECONFIG
 @click.option(
     "--data-dir",
     metavar="DIR",

@@ -13,7 +13,7 @@ import click
 import yaml
 
 from headgate.model.quantity import InvalidQuantity, parse_quantity
-from headgate.ui.arguments import DNS_NAME
+from headgate.ui.arguments import DNS_NAME, PORT, WRITTEN_KUBECONFIG
 
 ASSETS = "KUBEBUILDER_ASSETS"
 DEFAULT_NODES, DEFAULT_SHAPE = "20", "cpu=8,memory=32Gi"
@@ -90,15 +90,8 @@ Examples:
     help="Several clusters, separated by commas: the first is the manager of the others, which have the nodes.",
 )
 @click.option("--kube-apiserver", "real", is_flag=True, help=f"On a real kube-apiserver and etcd from {ASSETS}.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; 0, the default: a free one.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("headgate.kubeconfig"),
-    show_default=True,
-    help="Where to write the kubeconfig of its administrator; only you can read it.",
-)
+@PORT
+@WRITTEN_KUBECONFIG
 @click.option(
     "--data-dir",
     metavar="DIR",
