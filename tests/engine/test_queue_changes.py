@@ -234,6 +234,17 @@ def test_a_removal_that_is_under_way_is_sent_again_although_the_binding_failed_m
     assert removal in [each for each in steps.effects if isinstance(each, PatchSpec)]
 
 
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN])
+def test_a_removal_that_failed_is_decided_anew_if_the_queue_has_no_capacity_for_the_pod_by_now(trouble):
+    steps = Queues(queue("team", 1000), elsewhere("a"))
+    steps.step(Outcome(steps.removal("a"), trouble)).see(queue("team", 0, version="2"))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.let_go == []
+    steps.see(queue("team", 1000, version="3"))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.removal("a").change == QueueReservation(40.0, ((0, QUEUE_GATE),), True)
+
+
 # the order of queues
 
 

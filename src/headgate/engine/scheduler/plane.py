@@ -309,6 +309,9 @@ class SchedulerPlane:
         failed = self._gates.removals.answer(patch, outcome.trouble, now)
         if failed is None or outcome.trouble is WriteError.GONE:
             return []
+        return self._gated_again(failed, now)
+
+    def _gated_again(self, failed: Pod, now: float) -> list[Effect]:
         effects = self._absorb.observe(failed, now)
         self._queue.back_off(self._gangs.queue_key(failed), now)
         return effects
@@ -501,9 +504,17 @@ class SchedulerPlane:
         gated = not_now.reason == events.GATED
         return self._conditions.held_back(pod, entry) if gated else self._conditions.waits(pod, entry)
 
+    def _remove_again(self, now: float) -> Iterator[Effect]:
+        """Sends removals of gates again, and forgets those of pods that do not reserve capacity any more."""
+        for patch in self._gates.removals.due(now):
+            if self._gates.still_removes(patch.target.key):
+                yield patch
+            elif (pod := self._gates.forget(patch.target.key)) is not None:
+                yield from self._gated_again(pod, now)
+
     def _send_again(self, now: float) -> Iterator[Effect]:
         yield from self._bind.due(now)
-        yield from self._gates.removals.due(now)
+        yield from self._remove_again(now)
         yield from self._preempt.due(now)
         for pod, patch, _ in self._conditions.retries.due(now):
             if self._still_matters(patch):
