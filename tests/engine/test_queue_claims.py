@@ -5,7 +5,7 @@ from builders import amounts, bound, node, pod
 from msgspec.structs import replace
 from volcano_scenes import GPU, Queues, elsewhere, grouped, pod_group, queue, queued
 
-from headgate.model.effects import Bind, EmitEvent, Evict, PatchSpec, RemoveGate, WakeAt
+from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchSpec, PatchStatus, RemoveGate, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.pod import Phase, Pod
@@ -318,3 +318,17 @@ def test_in_a_fifo_queue_one_that_reserves_already_hides_nobody():
     steps = Returning(*tree, BIG, first, theirs, queued("mine"), grace=3).run()
     assert steps.evicted == ["theirs"]
     assert steps.on_nodes == {"mine"}
+
+
+def test_a_pod_that_waits_for_its_victim_gives_up_the_node_when_what_the_victim_leaves_is_kept_for_another():
+    """Until then the other did not fit its queue in any case, so nothing was kept for it."""
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=2000), queue("other", None, "org")]
+    low, high = running("low", "other"), plain("high", "other", priority=9)
+    steps = Queues(*tree, node("n", cpu=1000), low, plain("wide", cpu=2000), high)
+    nomination = PatchStatus(high.target, Nomination("n"))
+    assert nomination in steps.effects
+    steps.step(Outcome(nomination)).accepted().see(replace(low, deleted=30.0))
+    assert PatchStatus(high.target, Nomination("")) in steps.effects
+    assert steps.messages["high"].startswith("waiting for queue capacity: cpu 2 is kept for default/wide")
+    steps.later(20.0, Gone(low.key, low.uid))
+    assert steps.binds == {"high": "n"}, "no node fits the other"

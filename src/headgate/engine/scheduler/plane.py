@@ -368,6 +368,8 @@ class SchedulerPlane:
     def _wake(self, now: float) -> list[Effect]:
         """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
         effects: list[Effect] = []
+        if self._queue_capacity.in_use and self._cache.nominations:
+            self._queue_capacity.recheck_nominated(now)
         self._reservations_changed(now)
         if self._queue_capacity.take_reordered():
             self._queue.reorder()
