@@ -332,3 +332,17 @@ def test_a_pod_that_waits_for_its_victim_gives_up_the_node_when_what_the_victim_
     assert steps.messages["high"].startswith("waiting for queue capacity: cpu 2 is kept for default/wide")
     steps.later(20.0, Gone(low.key, low.uid))
     assert steps.binds == {"high": "n"}, "no node fits the other"
+
+
+def test_what_starts_in_a_queue_below_counts_for_what_a_reservation_may_keep():
+    """The queue has all it deserves then, so its reservation gives way to one that is within."""
+    tree = [
+        queue("org", 2000),
+        queue("team", None, "org", deserved=1000, priority=1),
+        queue("below", None, "team", deserved=1000, priority=1),
+        queue("other", None, "org", deserved=1000),
+    ]
+    held, first = elsewhere("held", gated=False), queued("first", of="below")
+    steps = Queues(*tree, BIG, held, first, queued("mine", of="other"))
+    assert steps.binds == {"first": "n", "mine": "n"}
+    assert steps.reasons["held"] == "SchedulingGated"

@@ -419,11 +419,15 @@ class QueueCapacity:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def _rank_again(self, queue: str) -> None:
-        """Other reservations of this queue may be within what it deserves now."""
+        """Other reservations of this queue, or of one above it, may be within what their queue deserves now."""
         if not self.reservations.has(queue):
             self._beyond.pop(queue, None)
-        elif self._keeping and not self._tree_stale and self._beyond.get(queue) != self._first_beyond(queue):
-            self._stale = True
+        if not self._keeping or self._tree_stale or not len(self.reservations):
+            return
+        node = self._tree.get(queue)
+        for level in node.path() if node is not None else ():
+            if self.reservations.has(level.name) and self._beyond.get(level.name) != self._first_beyond(level.name):
+                self._stale = True
 
     def _first_beyond(self, queue: str) -> ReservationPlace | None:
         node = self._tree.get(queue)
