@@ -346,3 +346,13 @@ def test_what_starts_in_a_queue_below_counts_for_what_a_reservation_may_keep():
     steps = Queues(*tree, BIG, held, first, queued("mine", of="other"))
     assert steps.binds == {"first": "n", "mine": "n"}
     assert steps.reasons["held"] == "SchedulingGated"
+
+
+def test_a_reservation_gives_way_as_soon_as_a_pod_leaves_whose_capacity_is_kept_for_another():
+    solid = queue("solid", None, "org", reclaimable=False)
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=2000), queue("other", None, "org"), solid]
+    old, held = running("old", "solid"), elsewhere("held", of="other", gated=False)
+    steps = Queues(*tree, BIG, old, held, queued("mine", cpu=2000))
+    assert steps.reasons == {"mine": "SchedulingGated", "held": "Unschedulable"}
+    steps.see(replace(old, deleted=30.0))
+    assert steps.reasons.get("held") == "SchedulingGated"

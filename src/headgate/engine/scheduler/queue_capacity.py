@@ -250,7 +250,7 @@ class QueueCapacity:
         if pod.deleted is not None:
             self.leaves(pod.key)
         elif self._leaving.pop(pod.key, None) is not None:
-            self._answers.clear()
+            self._weigh_again()
 
     def release(self, pod: Key) -> None:
         if self.in_use:
@@ -269,6 +269,7 @@ class QueueCapacity:
         use = self._use.get(pod)
         if use is not None and self._leaving.get(pod) != use:
             self._leaving[pod] = use
+            self._stale |= bool(self.in_force) and bool(self._lines.refused)  # more may be kept from reservations
             self._weigh_again()
 
     def _freed(self) -> None:
