@@ -313,7 +313,11 @@ class SchedulerPlane:
 
     def _gated_again(self, failed: Pod, now: float) -> list[Effect]:
         effects = self._absorb.observe(failed, now)
-        self._queue.back_off(self._gangs.queue_key(failed), now)
+        entry = self._gangs.queue_key(failed)
+        self._queue.back_off(entry, now)
+        info = self._queue.get(entry)
+        if info is not None and info.queue is QueueName.BACKOFF:
+            self._queue_capacity.keeps_place(info.pod)
         return effects
 
     def _forget(self, assumed: AssumedPod, outcome: Outcome, now: float) -> list[Effect]:
@@ -328,6 +332,7 @@ class SchedulerPlane:
         effects += self._gates.observed(pod) if pod.wants_node else ()
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
+            self._queue_capacity.keeps_place(pod)
         elif pod.wants_node and outcome.trouble is not WriteError.GONE:
             effects.append(self._preempt.keep(pod, assumed.bind.node))
         self._metrics.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))

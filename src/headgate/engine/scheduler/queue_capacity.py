@@ -722,6 +722,12 @@ class QueueCapacity:
         if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
+    def keeps_place(self, pod: Pod) -> None:
+        """The pod, or the gang whose first it is, backs off after a failed write: nobody overtakes it meanwhile."""
+        queue = self.queue_of(pod) if pod.gates else ""
+        if queue and self._is_fifo(queue):
+            self._lines.refuse(pod.key, queue, QueuedPodInfo(pod).order)
+
     def _is_fifo(self, queue: str) -> bool:
         node = self._tree.get(queue)
         return node is not None and node.queue.dequeue is DequeueStrategy.FIFO

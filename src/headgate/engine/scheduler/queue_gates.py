@@ -66,14 +66,15 @@ class GateRemovals:
     def answer(self, patch: PatchSpec, trouble: WriteError | None, now: float) -> Pod | None:
         """Takes in the server's answer; returns the pod as it was observed last if its gates were not removed.
 
-        After a lost answer a conflict may be our own removal: it stays assumed until the truth is observed.
+        After a lost answer a conflict may be our own removal: it stays assumed until the truth is observed. One that
+        did not arrive is not assumed, if the pod was to reserve capacity: it is decided anew, perhaps with a node.
         """
         key = patch.target.key
         flight, removed = self.writes.get(key), self.removed.get(key)
         if flight is None or removed is None or flight.write != patch:
             return None
-        if trouble in RETRIABLE:
-            removed.doubtful |= trouble is WriteError.UNKNOWN
+        removed.doubtful |= trouble is WriteError.UNKNOWN
+        if trouble in RETRIABLE and (removed.doubtful or removed.at is None):
             self.writes.retry(key, patch, now)
         elif trouble is None or (trouble is WriteError.CONFLICT and removed.doubtful):
             self.writes.confirm(key)
