@@ -260,6 +260,17 @@ def test_a_removal_that_failed_is_decided_anew_if_the_queue_has_no_capacity_for_
     assert steps.removal("a").change == QueueReservation(40.0, ((0, QUEUE_GATE),), True)
 
 
+def test_a_gang_of_which_one_removal_failed_is_let_go_anew_with_all_gates_that_may_be_there():
+    """What became of the other removal is not known."""
+    members = [elsewhere(name, group=grouped(name).group) for name in ("m0", "m1")]
+    steps = Queues(queue("team", 2000), pod_group(members=2), node("n"), *members)
+    lost, failed = steps.removal("m0"), steps.removal("m1")
+    steps.step(Outcome(lost, WriteError.UNKNOWN), Outcome(failed, WriteError.UNAVAILABLE))
+    steps.later(20.0, TimerFired("scheduling"))
+    again = QueueReservation(20.0, ((0, QUEUE_GATE),), True)
+    assert [steps.removal(name).change for name in ("m0", "m1")] == [again, again]
+
+
 def test_a_pod_whose_removal_did_not_arrive_is_bound_with_its_gate_removed():
     steps = Queues(queue("team", 1000), elsewhere("a"))
     steps.step(Outcome(steps.removal("a"), WriteError.UNAVAILABLE)).see(node("gpu", labels={"gpu": "yes"}))
