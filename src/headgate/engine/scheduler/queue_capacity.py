@@ -323,6 +323,7 @@ class QueueCapacity:
         reserving = self.reservations.drop(pod)
         if reserving is not None:
             self._rank_again(reserving.queue)
+            self._stale |= self.reservations.has_group(reserving.pod.group)  # the others may be too few
         if use is not None:
             self.use_changes += 1
             self._pods[use.queue].pop(pod)
