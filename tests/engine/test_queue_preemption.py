@@ -196,7 +196,8 @@ def test_a_pod_in_no_queue_preempts_by_priority():
 
 
 def test_what_is_taken_back_does_not_go_to_pods_of_the_other_queue_that_come_back():
-    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    """Although those take their turn first."""
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000, priority=1)
     steps = Steps(*queues, FULL, *OTHERS, queued("mine"))
     nominated(steps)
     again = queued("again", of="other", priority=9)
