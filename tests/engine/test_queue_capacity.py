@@ -430,6 +430,14 @@ def test_d14_a_reservation_expires_and_others_go_on():
     assert steps.reasons == {"a": "SchedulingGated"}
 
 
+def test_d14_also_one_that_differs_in_nothing_is_let_go_when_a_reservation_expires():
+    """Both are tried together: what the first one was allowed and has no use for is the other's."""
+    steps = Queues(queue("team", 1000), node("n"), reserving(0.0), elsewhere("b", created=1.0), settings=TIMES)
+    steps.later(100.0, TimerFired("scheduling"))
+    assert steps.let_go == ["b"]
+    assert steps.reasons == {"a": "SchedulingGated", "b": "Unschedulable"}
+
+
 def test_an_expired_reservation_rests_before_it_is_made_again():
     steps = Queues(queue("team", 1000), node("n", cpu=4000), reserving(0.0), settings=TIMES)
     steps.later(100.0, TimerFired("scheduling"))

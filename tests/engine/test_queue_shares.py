@@ -2,12 +2,10 @@
 
 import pytest
 from builders import bound, node, pod
-from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
 from headgate.model.effects import Bind
-from headgate.model.events import Gone, Observed
 from headgate.model.settings import Settings
 
 BIG = node("n", cpu=64_000)
@@ -170,9 +168,8 @@ def test_equal_pods_are_still_placed_together_while_one_queue_alone_has_any():
     assert order(*tree, *waiting("a", *names)) == names
 
 
-def test_a_pod_that_is_made_anew_in_another_queue_takes_nobody_with_it():
-    """With the same name and age it stood in the first queue's line too, and was taken from there as the last one."""
-    steps = Steps(BIG, queue("a", deserved=4000), queue("b", deserved=4000), running("x", "b"))
-    before, after = queued("p", of="a"), replace(queued("p", of="b"), uid="another")
-    seen = [Observed(before), Gone(before.key, before.uid), Observed(after), Observed(queued("q", of="b", created=1.0))]
-    assert set(steps.step(*seen).binds) == {"p", "q"}
+def test_a_pod_that_is_made_anew_in_another_queue_within_a_second_loses_nobody_else_there_the_turn():
+    steps = Queues(BIG, queue("a", deserved=4000), queue("b", deserved=4000), running("x", "a"))
+    before = queued("moving", of="b", uid="uid-before")
+    steps.see(before, queued("other", of="a", priority=9), queued("moving", of="a"))
+    assert list(steps.binds) == ["other", "moving"]

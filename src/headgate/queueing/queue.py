@@ -288,18 +288,27 @@ class PodQueue:
 
     def pop(self) -> QueuedPodInfo | None:
         """The next entry to try. The caller ends the attempt by `add_unschedulable`, `add_backoff` or `done`."""
-        sharing = self._next_turn() if self._sharing else ""
-        heap = self._sharing[sharing] if sharing else self._active
+        heap = self._active if not self._sharing else self._next_heap()
         while heap:
-            order, key = heapq.heappop(heap)
-            if self._is_active(sharing, order, key):
-                if sharing and not heap:
-                    del self._sharing[sharing]
-                return self._infos[key]
+            info = self._standing_in(heap, *heapq.heappop(heap))
+            if info is not None:
+                if not heap:
+                    self._sharing.pop(info.sharing, None)
+                return info
         return None
 
-    def _next_turn(self) -> str:
-        """The queue whose turn it is; empty for the entries of none, or that do not share.
+    def _standing_in(self, heap: list[tuple[QueueOrder, Key]], order: QueueOrder, key: Key) -> QueuedPodInfo | None:
+        """The active entry that this one of the heap stands for; None if it is stale.
+
+        A pod that is made anew within a second, in another Volcano queue, has the order it had, in another heap.
+        """
+        info = self._infos.get(key)
+        if info is None or info.queue is not QueueName.ACTIVE or info.order != order:
+            return None
+        return info if heap is (self._sharing.get(info.sharing) if info.sharing else self._active) else None
+
+    def _next_heap(self) -> list[tuple[QueueOrder, Key]]:
+        """The entries among which the next one is: those of the queue whose turn it is, or of none.
 
         Of queues of equal priority the one with the lowest share is first; a pod of no queue takes its turn with the
         first pod of that one.
@@ -309,21 +318,21 @@ class PodQueue:
             self._sharing = {queue: heap for queue, heap in self._sharing.items() if heap}
             for queue in self._sharing:
                 self._take_turn(queue)
-        while self._active and not self._is_active("", *self._active[0]):
+        while self._active and self._standing_in(self._active, *self._active[0]) is None:
             heapq.heappop(self._active)
         while self._turns:
             _, _, order, queue = self._turns[0]
             heap = self._sharing.get(queue, [])
-            while heap and not self._is_active(queue, *heap[0]):
+            while heap and self._standing_in(heap, *heap[0]) is None:
                 heapq.heappop(heap)
             if heap and heap[0][0] == order:
-                return "" if self._active and self._active[0][0] < order else queue
+                return self._active if self._active and self._active[0][0] < order else heap
             heapq.heappop(self._turns)
             if heap:
                 self._take_turn(queue)
             else:
                 self._sharing.pop(queue, None)
-        return ""
+        return self._active
 
     def _take_turn(self, queue: str) -> None:
         """The queue takes its turn with its first entry, by its share as it is now."""
@@ -354,17 +363,15 @@ class PodQueue:
         """
         if self._sharing and (len(self._sharing) > 1 or self._active or not together[0].sharing):
             return None
-        sharing = together[0].sharing if self._sharing else ""
-        heap = self._sharing.get(sharing, []) if sharing else self._active
+        heap = self._sharing.get(together[0].sharing, []) if self._sharing else self._active
         while heap:
-            order, key = heap[0]
-            info = self._infos.get(key)
-            if info is not None and info is not together[-1] and self._is_active(sharing, order, key):
+            info = self._standing_in(heap, *heap[0])
+            if info is not None and info is not together[-1]:
                 if info.group is not None or not goes_with(together[0].pod, info.pod):
                     return None
                 heapq.heappop(heap)
-                if sharing and not heap:
-                    del self._sharing[sharing]
+                if not heap:
+                    self._sharing.pop(info.sharing, None)
                 return info
             heapq.heappop(heap)
         return None
@@ -466,14 +473,7 @@ class PodQueue:
             self._take_turn(info.sharing)
         if len(heap) > 2 * len(self._infos) + MOST_STALE:
             entries = dict.fromkeys(heap)
-            heap[:] = sorted(entry for entry in entries if self._is_active(info.sharing, *entry))
-
-    def _is_active(self, sharing: str, order: QueueOrder, key: Key) -> bool:
-        """Whether an entry among those that share in this queue, or in none, is not stale.
-
-        A pod may have been made anew in another queue: then it stands there, with the same name and order.
-        """
-        return self._is_at(QueueName.ACTIVE, order, key) and self._infos[key].sharing == sharing
+            heap[:] = sorted(entry for entry in entries if self._standing_in(heap, *entry) is not None)
 
     def _is_at(self, queue: QueueName, order: QueueOrder, key: Key) -> bool:
         """Whether a heap entry is not stale."""
