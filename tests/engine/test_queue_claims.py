@@ -8,7 +8,7 @@ from volcano_scenes import GPU, Queues, elsewhere, grouped, pod_group, queue, qu
 from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchSpec, PatchStatus, RemoveGate, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Kind
-from headgate.model.pod import Phase, Pod
+from headgate.model.pod import Phase, Pod, ScheduledCondition
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_ANNOTATIONS, QUEUE_GATE, DequeueStrategy, QueueState
 
@@ -308,6 +308,15 @@ def test_whoever_is_to_be_tried_first_is_and_then_the_one_from_whom_it_was_kept(
     steps = Queues(*shared(**FIRST), BIG, TWO[0], plain("mine", fits=False), queued("late", of="other", created=5.0))
     assert steps.binds == {"late": "n"}
     assert "late" not in steps.reasons
+
+
+def test_a_pod_that_is_to_be_tried_again_in_the_same_step_keeps_the_condition_of_the_first_time():
+    """What was kept is free because no node fits the other, so everybody who waits for a queue is woken."""
+    shown = ScheduledCondition("False", "SchedulingGated", "waiting for queue shut to be open: it is Closed")
+    shut = [queue("shut", state=QueueState.CLOSED), replace(queued("held", of="shut", gated=False), scheduled=shown)]
+    steps = Queues(*shared(**FIRST), *shut, BIG, TWO[0], plain("mine", fits=False), queued("late", of="other"))
+    assert steps.binds == {"late": "n"}
+    assert "held" not in steps.reasons
 
 
 def test_in_a_fifo_queue_one_that_reserves_already_hides_nobody():

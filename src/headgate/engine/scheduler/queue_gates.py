@@ -23,6 +23,7 @@ class RemovedGates(Struct):
     pod: Pod  # as observed last
     at: float | None  # since when the pod reserves capacity; None: it does not
     doubtful: bool = False  # an answer was lost: only an observation tells
+    refused: bool = False  # the gates are there: they are removed anew after a back-off
 
 
 class GateRemovals:
@@ -59,6 +60,8 @@ class GateRemovals:
             self.forget(pod.key)
             return pod
         removed.pod = pod
+        if removed.refused:
+            return pod
         gates = tuple(gate for gate in pod.gates if gate not in QUEUE_GATES)
         at = pod.reserved_at if removed.at is None else removed.at
         return msgspec.structs.replace(pod, gates=gates, reserved_at=at)
@@ -78,14 +81,19 @@ class GateRemovals:
             self.writes.retry(key, patch, now)
         elif trouble is None or (trouble is WriteError.CONFLICT and removed.doubtful):
             self.writes.confirm(key)
+        elif removed.at is None and trouble is not WriteError.GONE:
+            removed.refused = True
+            self.writes.retry(key, patch, now)
+            return removed.pod
         else:
             self.forget(key)
             return removed.pod
         return None
 
     def due(self, now: float) -> list[PatchSpec]:
-        """The removals to be sent again."""
-        return [patch for _, patch, _ in self.writes.due(now)]
+        """The removals to be sent again; those that were refused are made for the gates as observed last."""
+        due = [(self.removed[pod], patch) for pod, patch, _ in self.writes.due(now)]
+        return [self.release(removed.pod) if removed.refused else patch for removed, patch in due]
 
     def forget(self, pod: Key) -> Pod | None:
         """The pod as it was observed last, if a removal of its gates was assumed; it is no longer."""
@@ -154,7 +162,7 @@ class GatesReleased:
         self.as_assumed, self.forget = removals.as_assumed, removals.forget
 
     def observed(self, pod: Pod) -> list[PatchSpec]:
-        return [self.removals.release(pod)] if ours(pod) else []
+        return [self.removals.release(pod)] if ours(pod) and pod.key not in self.removals.removed else []
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         return []
