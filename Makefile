@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+unexport PYTHONDONTWRITEBYTECODE  # or every process that tests start compiles all of it anew
 
 .PHONY: run test check test-kubernetes test-kueue nightly day fleet bench lock
 
@@ -67,6 +68,7 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 lock: $(READY)  ## resolve the dependencies anew
