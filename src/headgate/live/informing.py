@@ -106,6 +106,15 @@ class WaitingNotes:
         if len(self._events) > EVENTS_WAITING:
             self._drop_oldest_event()
 
+    def can_wait(self, now: float, *, is_backlogged: bool) -> bool:
+        """Whether there is nothing to begin with now. While decisive writes wait for a connection (`is_backlogged`)
+        events wait too, but no longer than half of the time after which they are dropped.
+        """
+        if self._statuses:
+            return False
+        oldest = next(iter(self._events.values()), None)
+        return oldest is None or (is_backlogged and now - oldest.since < self._most_late / 2)
+
     def take(self, busy: Container[Key], now: float) -> Note | None:
         """The next that is not about an object with a write under way: two writes to one object keep their order."""
         for slot, waiting in self._statuses.items():
