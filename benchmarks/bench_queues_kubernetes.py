@@ -166,6 +166,10 @@ def says(conditions: Sequence[Mapping[str, str]], kind: str) -> bool:
 # the driver
 
 
+Writes = Counter[tuple[str, str]]
+"""Write requests that were answered, by verb and resource, those that were refused apart."""
+
+
 class _Condition(Struct):
     type: str
     status: str
@@ -216,7 +220,7 @@ class Driver:
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.works: dict[tuple[str, str], Work] = {}
         self.admissions = self.evictions = self.finished = 0
-        self.writes: Counter[str] = Counter()
+        self.writes: Writes = Counter()
         self.in_use: Counter[str] = Counter()  # cores by cohort
         self.most_in_use = 0
         self.last_finish = 0.0
@@ -263,7 +267,7 @@ class Driver:
             name = f"{kind.name}-{index}"
             self.works[queue, name] = Work(queue, kind, f"{path}/{name}")
             self.waiting[cohort_of(queue)] += 1
-            self.writes["create"] += 1
+            self.writes["POST", "workloads"] += 1
             await self._client.create(path, workload(queue, kind, index))
 
     async def _watch(self, version: str) -> None:
@@ -337,10 +341,10 @@ class Driver:
         """By the version that was seen. After a conflict it is looked at again, and left alone if it was evicted."""
         admitted_at = work.admitted_at
         while True:
-            self.writes["finish"] += 1
             version, cohort = work.version, cohort_of(work.queue)
             test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
             answer = await self._client.request("PATCH", f"{work.path}/status", [test, FINISH], JSON_PATCH)
+            self.writes["PATCH", answered("workloads/status", answer.code)] += 1
             if answer.code < 300:
                 if self.waiting[cohort]:
                     self._given_back.setdefault(cohort, time.monotonic())
@@ -479,7 +483,8 @@ def admitted(queue: str) -> dict[str, Any]:
 # what was written
 
 
-Writes = Counter[tuple[str, str]]
+def answered(place: str, code: int) -> str:
+    return place if code < 300 else f"{place} refused with {code}"
 
 
 async def writes_so_far(client: Client) -> Writes:
@@ -491,9 +496,8 @@ async def writes_so_far(client: Client) -> Writes:
             known = dict(pair.split("=", 1) for pair in labels.replace('"', "").split(","))
             concerns_us = known["group"] == "kueue.x-k8s.io" or known["resource"] == "events"
             if known["verb"] in WRITE_VERBS and concerns_us:
-                refused = "" if known["code"].startswith("2") else f" refused with {known['code']}"
                 place = "/".join(part for part in (known["resource"], known["subresource"]) if part)
-                counted[known["verb"], place + refused] += int(float(value))
+                counted[known["verb"], answered(place, int(known["code"]))] += int(float(value))
     return counted
 
 
@@ -511,6 +515,14 @@ class Steps(NamedTuple):
         return cls(*(values_of(scraped, name)[()] for name in names))
 
 
+class NullRun(NamedTuple):
+    """The run of the null manager."""
+
+    seconds: float
+    server_cpu: float  # CPU seconds
+    driver_cpu: float
+
+
 class Figures(NamedTuple):
     """One run."""
 
@@ -526,7 +538,7 @@ class Figures(NamedTuple):
     own_cpu: float  # CPU seconds of headgate
     server_cpu: float
     driver_cpu: float
-    null_seconds: float  # with the null manager
+    null: NullRun
     conflicts: Counter[str]  # of the driver
     turnarounds: list[float]
     idle_turnarounds: list[float]
@@ -542,7 +554,7 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         await create_namespace(client, RAW_NAMESPACE)
         await until_quiet(cluster)
         before = await raw_rate(client, "before", shape.raw_workloads)
-        null_seconds = await null_run(client, shape._replace(prefix="null"), limit)
+        null = await null_run(cluster, client, shape._replace(prefix="null"), limit)
         await until_quiet(cluster)
         await create_queues(client, shape.queues)
         async with headgate(cluster) as process:
@@ -559,10 +571,7 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         seconds,
         (before, after),
         driver.writes.total(),
-        written
-        - Counter(
-            {("POST", "workloads"): driver.writes["create"], ("PATCH", "workloads/status"): driver.writes["finish"]}
-        ),
+        written - driver.writes,
         driver.waits(),
         driver.admissions,
         driver.evictions,
@@ -571,7 +580,7 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         own,
         servers,
         mine,
-        null_seconds,
+        null,
         driver.conflicts,
         driver.turnarounds,
         idle,
@@ -579,14 +588,16 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
     )
 
 
-async def null_run(client: Client, shape: Shape, limit: float) -> float:
-    """Seconds that the null manager takes; its workloads are gone afterwards."""
+async def null_run(cluster: Cluster, client: Client, shape: Shape, limit: float) -> NullRun:
+    """What the null manager takes; its workloads are gone afterwards."""
     for name in shape.queues:
         await create_namespace(client, name)
+    servers, mine = _server_cpu(cluster), time.process_time()
     seconds = await NullManager(client, shape).run(limit)
+    servers, mine = _server_cpu(cluster) - servers, time.process_time() - mine
     for name in shape.queues:
         await client.delete(f"{API}/namespaces/{name}/workloads")
-    return seconds
+    return NullRun(seconds, servers, mine)
 
 
 @asynccontextmanager
@@ -620,14 +631,20 @@ def report(shape: Shape, figures: Figures) -> None:
         f"CPU seconds: headgate {figures.own_cpu:.1f}, kube-apiserver and etcd {figures.server_cpu:.1f}, "
         f"driver {figures.driver_cpu:.1f}; CPUs busy elsewhere: {figures.elsewhere:.2f}"
     )
+    null = figures.null
+    spent = figures.own_cpu + figures.server_cpu + figures.driver_cpu
+    print(
+        f"with the null manager: kube-apiserver and etcd {null.server_cpu:.1f}, driver {null.driver_cpu:.1f}; "
+        f"all CPU seconds are {spent / (null.server_cpu + null.driver_cpu):.2f} times as many"
+    )
     number, events, seconds = figures.steps
     print(f"{number:.0f} steps of {events / number:.1f} events and {1000 * seconds / number:.1f} ms")
     print(f"writes: {figures.driver_writes} of the driver, {figures.our_writes.total()} of headgate:")
     for (verb, resource), number in sorted(figures.our_writes.items(), key=lambda one: -one[1]):
         print(f"  {number / shape.workloads:7.3f} a workload  {verb} {resource}")
-    bound = max(shape.service_bound, figures.null_seconds)
+    bound = max(shape.service_bound, figures.null.seconds)
     print(f"\nbound by quota {shape.service_bound:.1f} s, by writes {figures.all_writes / raw:.1f} s, ", end="")
-    print(f"null manager {figures.null_seconds:.1f} s")
+    print(f"null manager {figures.null.seconds:.1f} s")
     conflicts = ", ".join(f"{number} by {what}" for what, number in figures.conflicts.items()) or "none"
     print(f"conflicts of the driver: {conflicts}")
     for when, spent in (("under load", figures.turnarounds), ("idle", figures.idle_turnarounds)):
@@ -640,7 +657,7 @@ def report(shape: Shape, figures: Figures) -> None:
     for name, wait in figures.waits.items():
         goal(f"mean wait, {name}, s", wait, KUEUES_WAITS[name])
     goal("our writes for each workload", figures.our_writes.total() / shape.workloads, MOST_WRITES)
-    goal("times the null manager", figures.seconds / figures.null_seconds, SLOWEST)
+    goal("times the null manager", figures.seconds / figures.null.seconds, SLOWEST)
     goal("conflicts by news, of its finishes", figures.conflicts["news"] / shape.workloads, MOST_CONFLICTS)
 
 
