@@ -632,10 +632,10 @@ def report(shape: Shape, figures: Figures) -> None:
         f"driver {figures.driver_cpu:.1f}; CPUs busy elsewhere: {figures.elsewhere:.2f}"
     )
     null = figures.null
-    spent = figures.own_cpu + figures.server_cpu + figures.driver_cpu
+    cpu = figures.own_cpu + figures.server_cpu + figures.driver_cpu
     print(
         f"with the null manager: kube-apiserver and etcd {null.server_cpu:.1f}, driver {null.driver_cpu:.1f}; "
-        f"all CPU seconds are {spent / (null.server_cpu + null.driver_cpu):.2f} times as many"
+        f"all CPU seconds are {cpu / (null.server_cpu + null.driver_cpu):.2f} times as many"
     )
     number, events, seconds = figures.steps
     print(f"{number:.0f} steps of {events / number:.1f} events and {1000 * seconds / number:.1f} ms")

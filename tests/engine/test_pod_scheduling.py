@@ -36,7 +36,9 @@ def test_what_was_just_decided_counts_for_the_next_pod():
 def test_a_refused_pod_is_told_why_once():
     steps = Steps(node("n", cpu=50), pod("a"))
     said = "0/1 nodes are available: 1 Insufficient cpu."
-    assert steps.only(PatchStatus).change == PodCondition("PodScheduled", "False", "Unschedulable", said, 0.0, new_reason=True)
+    assert steps.only(PatchStatus).change == PodCondition(
+        "PodScheduled", "False", "Unschedulable", said, 0.0, new_reason=True
+    )
     assert steps.only(EmitEvent).reason == "FailedScheduling"
     steps.later(60, Observed(node("n", cpu=60)))
     assert steps.effects == [], "the same refusal is not told twice"

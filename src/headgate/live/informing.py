@@ -19,9 +19,10 @@ MOST, FEWEST = 16, 0.1  # informative writes under way; below 1 it is one, with 
 SHRINKS = 0.9  # times, with each answer of a saturated server
 LONGEST_REST = 1.0  # seconds; half of that while some are overdue
 WAITED_FOR = 8  # beside these, whatever the server has to do: what other programs wait for
-SLOW = 0.1  # seconds: a server that answers sooner is not saturated
+SLOW = 0.05  # seconds: a server that answers sooner is not saturated
 SLOWER = 3.0  # times as long as at best
 WEIGHT = 0.1  # of one answer in the mean
+COUNTED = 5.0  # times what is slow: an answer that takes longer counts as that, so that no single one is a load
 FORGETS = 1.0001  # by how much the best time grows with each answer: the way to the server may have become longer
 EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 
@@ -39,7 +40,11 @@ class InformWindow:
     @property
     def is_saturated(self) -> bool:
         """Whether the server takes much longer than it would if it had nothing else to do."""
-        return self._mean > max(SLOW, SLOWER * self._best)
+        return self._mean > self._slow
+
+    @property
+    def _slow(self) -> float:
+        return max(SLOW, SLOWER * self._best)
 
     @property
     def most_late(self) -> float:
@@ -54,7 +59,7 @@ class InformWindow:
     def answered(self, seconds: float) -> None:
         """The server took so long for a write, from when it could have been sent."""
         self._best = min(self._best * FORGETS, seconds)
-        self._mean += WEIGHT * (seconds - self._mean)
+        self._mean += WEIGHT * (min(seconds, COUNTED * self._slow) - self._mean)
         if self.is_saturated:
             self._size = max(FEWEST, self._size * SHRINKS)
         else:
