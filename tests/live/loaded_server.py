@@ -116,7 +116,8 @@ class LoadedTerm:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.performer.run())
-            group.create_task(run_steps(self.engine, self._events, self._perform, self._loop.time, self))
+            rest = self.performer.rest_of_a_step
+            group.create_task(run_steps(self.engine, self._events, self._perform, self._loop.time, self, rest=rest))
 
     def status_of(self, path: str) -> dict[str, Any]:
         return self._api.handle(Request("GET", path, {}), self._loop.time()).value["status"]

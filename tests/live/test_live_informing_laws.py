@@ -15,7 +15,7 @@ from test_live_performer import Watcher, bind, counts, event, note
 
 from headgate.api.requests import Call
 from headgate.live.connection import HttpResponse
-from headgate.live.performer import CONCURRENCY, Performer
+from headgate.live.performer import CONCURRENCY, STEP_REST, Performer
 from headgate.model.effects import PatchStatus
 from headgate.model.pod import Pod, ScheduledCondition
 from headgate.model.queues import ClusterQueue, QueuedWorkload
@@ -210,17 +210,41 @@ def new_reason(name: str) -> PatchStatus:
     return structs.replace(note(name), change=structs.replace(note(name).change, new_reason=True))
 
 
+async def answered_within(seconds: float, performer: Performer, server: Arrivals) -> None:
+    """The server has taken so long for many writes."""
+    server.seconds = seconds
+    for number in range(100):
+        performer.submit(bind(f"{seconds}-{number}"))
+    await passed(10.0)
+
+
+def test_the_engine_rests_between_two_steps_while_the_server_is_saturated_and_only_then():
+    async def rested() -> None:
+        loop, server, watcher = asyncio.get_running_loop(), Arrivals(0.01), Watcher()
+        performer = Performer(server, watcher.outcomes.put_nowait, watcher, passed, loop.time)
+        running = asyncio.create_task(performer.run())
+        await asyncio.sleep(0)
+        rests = []
+        for seconds in (0.01, 0.5, 0.01):
+            await answered_within(seconds, performer, server)
+            began = loop.time()
+            await performer.rest_of_a_step()
+            rests.append(loop.time() - began)
+        assert rests == [0.0, pytest.approx(STEP_REST), 0.0]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    in_virtual_time(rested)
+
+
 def test_what_an_autoscaler_waits_for_is_told_at_once_however_much_else_is_to_be_told():
     async def sent() -> None:
         loop, server, watcher = asyncio.get_running_loop(), Arrivals(0.01), Watcher()
         performer = Performer(server, watcher.outcomes.put_nowait, watcher, passed, loop.time)
         running = asyncio.create_task(performer.run())
         await asyncio.sleep(0)
-        for phase, seconds in (("idle", 0.01), ("saturated", 0.5)):
-            server.seconds = seconds
-            for number in range(100):
-                performer.submit(bind(f"{phase}-{number}"))
-            await passed(10.0)
+        await answered_within(0.01, performer, server)
+        await answered_within(0.5, performer, server)
         for number in range(100):
             performer.submit(note(f"text-{number}"))
         due = {}
