@@ -70,20 +70,23 @@ class Request(NamedTuple):
     content_type: str = "application/json"
 
 
+Ask = Callable[[Thing, int], Request]
+
+
 class Way(NamedTuple):
-    """A way to say something about an object; `turn` makes each write differ from the last."""
+    """A way to say something about an object; the turn makes each write differ from the last."""
 
     name: str
-    ask: Callable[[Thing, int], Request]
+    ask: Ask
 
 
 def refusal(text: str, turn: int) -> Object:
     return {**condition("QuotaReserved", "WaitingForQuota"), "status": "False", "message": f"{text} ({turn})"}
 
 
-def merge(text: str, **query: str) -> Callable[[Thing, int], Request]:
+def merge(text: str, manager: str = "") -> Ask:
     def ask(thing: Thing, turn: int) -> Request:
-        asked = f"?fieldManager={query['manager']}" if query else ""
+        asked = f"?fieldManager={manager}" if manager else ""
         body = {"metadata": thing.precondition, "status": {"conditions": [refusal(text, turn)]}}
         return Request("PATCH", f"{thing.path}/status{asked}", body, MERGE_PATCH)
 
@@ -102,25 +105,34 @@ def merge_whole(thing: Thing, turn: int) -> Request:
     return Request("PATCH", f"{thing.path}/status", body, MERGE_PATCH)
 
 
-def json_patch(thing: Thing, turn: int) -> Request:
-    change = {"op": "add", "path": "/status", "value": {"conditions": [refusal(SHORT, turn)]}}
-    return Request("PATCH", f"{thing.path}/status", [*thing.tests, change], JSON_PATCH)
+def json_patch(text: str) -> Ask:
+    def ask(thing: Thing, turn: int) -> Request:
+        change = {"op": "add", "path": "/status", "value": {"conditions": [refusal(text, turn)]}}
+        return Request("PATCH", f"{thing.path}/status", [*thing.tests, change], JSON_PATCH)
+
+    return ask
 
 
-def put(thing: Thing, turn: int) -> Request:
-    whole = {**thing.shown, "status": {**thing.shown.get("status", {}), "conditions": [refusal(SHORT, turn)]}}
-    return Request("PUT", f"{thing.path}/status", whole)
+def put(text: str) -> Ask:
+    def ask(thing: Thing, turn: int) -> Request:
+        whole = {**thing.shown, "status": {**thing.shown.get("status", {}), "conditions": [refusal(text, turn)]}}
+        return Request("PUT", f"{thing.path}/status", whole)
+
+    return ask
 
 
-def apply(thing: Thing, turn: int) -> Request:
-    meta = thing.shown["metadata"]
-    body = {
-        "apiVersion": thing.shown["apiVersion"],
-        "kind": thing.shown["kind"],
-        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
-        "status": {"conditions": [refusal(SHORT, turn)]},
-    }
-    return Request("PATCH", f"{thing.path}/status?fieldManager=bench&force=true", body, APPLY)
+def apply(text: str) -> Ask:
+    def ask(thing: Thing, turn: int) -> Request:
+        meta = thing.shown["metadata"]
+        body = {
+            "apiVersion": thing.shown["apiVersion"],
+            "kind": thing.shown["kind"],
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "status": {"conditions": [refusal(text, turn)]},
+        }
+        return Request("PATCH", f"{thing.path}/status?fieldManager=bench&force=true", body, APPLY)
+
+    return ask
 
 
 def waits(turn: int) -> Object:
@@ -148,7 +160,7 @@ def pod_put(thing: Thing, turn: int) -> Request:
 
 
 def pod_apply(thing: Thing, turn: int) -> Request:
-    request = apply(thing, turn)
+    request = apply(SHORT)(thing, turn)
     return request._replace(body={**request.body, "status": {"conditions": [waits(turn)]}})
 
 
@@ -170,12 +182,16 @@ def event(thing: Thing, turn: int) -> Request:
     return Request("POST", EVENTS, body)
 
 
-OF_WORKLOADS = (
-    Way("merge patch", merge(SHORT)),
-    Way("JSON patch with tests", json_patch),
-    Way("update of the subresource", put),
-    Way("server-side apply", apply),
-    Way("merge patch, 1 kB of text", merge(LONG)),
+VERBS: dict[str, Callable[[str], Ask]] = {
+    "merge patch": merge,
+    "JSON patch with tests": json_patch,
+    "update of the subresource": put,
+    "server-side apply": apply,
+}
+OF_WORKLOADS = tuple(
+    Way(f"{verb}, {length}", make(text))
+    for verb, make in VERBS.items()
+    for length, text in (("short", SHORT), ("long", LONG))
 )
 ADMISSION = Way("merge patch, an admission", merge_whole)
 OF_PODS = (
@@ -255,19 +271,22 @@ async def _listen(client: Client, path: str) -> None:
 WATCHERS = 8  # at once, so that the cost of one is told from chance
 
 
-async def watch_costs(bench: Bench, server: Server, works: list[Thing], pods: list[Thing]) -> list[tuple[str, float]]:
-    """What one watch adds to a write, in CPU milliseconds."""
-    rows = []
-    protobuf = Accepting(*server)
+async def watch_costs(
+    bench: Bench, server: Server, works: list[Thing], pods: list[Thing], rounds: int
+) -> list[tuple[str, float]]:
+    """What one watch adds to a write, in CPU milliseconds: the median of rounds with and without watches, in turn."""
+    protobuf, rows = Accepting(*server), []
     for name, way, things, path, reached in (
         ("one watch of Workloads, JSON", OF_WORKLOADS[0], works, WORKLOADS, server),
         ("one watch of pods, JSON", OF_PODS[0], pods, pods_path(SPACE), server),
         ("one watch of pods, protobuf", OF_PODS[0], pods, pods_path(SPACE), protobuf),
     ):
-        alone = await bench.cost(way, things)
-        async with watched(reached, path, WATCHERS):
-            beside = await bench.cost(way, things)
-        rows.append((name, (beside - (alone + await bench.cost(way, things)) / 2) / WATCHERS))
+        alone, beside = [], []
+        for _ in range(rounds):
+            alone.append(await bench.cost(way, things))
+            async with watched(reached, path, WATCHERS):
+                beside.append(await bench.cost(way, things))
+        rows.append((name, (statistics.median(beside) - statistics.median(alone)) / WATCHERS))
     return rows
 
 
@@ -296,12 +315,12 @@ class Table:
 
     def __init__(self) -> None:
         self._base = 0.0
-        print(f"{'':40}{'CPU ms':>10}{'ratio':>10}", flush=True)
+        print(f"{'':52}{'CPU ms':>10}{'ratio':>10}", flush=True)
 
     def add(self, rows: Iterable[tuple[str, float]]) -> None:
         for name, spent in rows:
             self._base = self._base or spent
-            print(f"{name:40}{spent:10.2f}{spent / self._base:10.2f}", flush=True)
+            print(f"{name:52}{spent:10.2f}{spent / self._base:10.2f}", flush=True)
 
 
 async def measure(cluster: Cluster, objects: int, rounds: int) -> None:
@@ -311,14 +330,14 @@ async def measure(cluster: Cluster, objects: int, rounds: int) -> None:
         works = await created(client, WORKLOADS, [workload("lq", BASELINE[0], index) for index in range(objects)])
         pods = await created(client, pods_path(SPACE), [pod(f"p{index}") for index in range(objects)])
         bench, table = Bench(cluster, client), Table()
-        table.add((await bench.costs(OF_WORKLOADS, works, rounds)).items())
+        table.add((await bench.costs((*OF_WORKLOADS, ADMISSION), works, rounds)).items())
         table.add((await bench.costs(OF_PODS, pods, rounds)).items())
-        table.add(await watch_costs(bench, cluster.server, works, pods))
+        table.add(await watch_costs(bench, cluster.server, works, pods, rounds))
         table.add(await start_costs(bench, client, objects))
         for manager in range(MANAGERS):
             await bench.cost(Way("", merge(SHORT, manager=f"manager-{manager}")), works)
-        grown = Way(f"merge patch, after {MANAGERS} managers", merge(SHORT))
-        table.add((await bench.costs((grown, ADMISSION), works, rounds)).items())
+        grown = tuple(Way(f"{way.name}, {MANAGERS} managers more", way.ask) for way in OF_WORKLOADS)
+        table.add((await bench.costs(grown, works, rounds)).items())
 
 
 def main() -> int:
