@@ -173,6 +173,7 @@ Writes = Counter[tuple[str, str]]
 class _Condition(Struct):
     type: str
     status: str
+    reason: str = ""
 
 
 class _Metadata(Struct):
@@ -219,7 +220,8 @@ class Driver:
         self._all_finished = asyncio.Event()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.works: dict[tuple[str, str], Work] = {}
-        self.admissions = self.evictions = self.finished = 0
+        self.admissions = self.finished = 0
+        self.evicted: Counter[tuple[str, str]] = Counter()  # by class of the workload and why it was preempted
         self.writes: Writes = Counter()
         self.in_use: Counter[str] = Counter()  # cores by cohort
         self.most_in_use = 0
@@ -291,7 +293,8 @@ class Driver:
         elif not runs and work.ends is not None:
             self._stop(work)
             if "Finished" not in true:
-                self.evictions += 1
+                why = next((one.reason for one in seen.status.conditions if one.type == "Preempted"), "")
+                self.evicted[work.kind.name, why] += 1
                 self.waiting[cohort_of(work.queue)] += 1
         if "Finished" in true and not work.finished:
             self._end(work)
@@ -375,7 +378,7 @@ class Driver:
             assert time.monotonic() - moved_at < STANDSTILL, await self._story()
 
     def _progress(self) -> tuple[int, int, int, int]:
-        return len(self.works), self.admissions, self.evictions, self.finished
+        return len(self.works), self.admissions, self.evicted.total(), self.finished
 
     async def _story(self) -> str:
         """What one of those looks like that get no further."""
@@ -532,7 +535,7 @@ class Figures(NamedTuple):
     our_writes: Writes
     waits: Mapping[str, float]
     admissions: int
-    evictions: int
+    evicted: Counter[tuple[str, str]]
     most_in_use: int
     steps: Steps
     own_cpu: float  # CPU seconds of headgate
@@ -574,7 +577,7 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         written - driver.writes,
         driver.waits(),
         driver.admissions,
-        driver.evictions,
+        driver.evicted,
         driver.most_in_use,
         steps,
         own,
@@ -625,8 +628,12 @@ def _server_cpu(cluster: Cluster) -> float:
 def report(shape: Shape, figures: Figures) -> None:
     raw = statistics.fmean(figures.raw)
     print(f"\nraw writes: {figures.raw[0]:.0f}/s before, {figures.raw[1]:.0f}/s after")
-    print(f"{figures.admissions} admissions, {figures.evictions} evictions; most cores in use in a cohort:", end=" ")
+    print(
+        f"{figures.admissions} admissions, {figures.evicted.total()} evictions; most cores in use in a cohort:", end=" "
+    )
     print(f"{figures.most_in_use} of {QUEUES_PER_COHORT * NOMINAL}")
+    for (kind, why), evicted in sorted(figures.evicted.items()):
+        print(f"  {evicted:6} evicted: {kind}, {why}")
     print(
         f"CPU seconds: headgate {figures.own_cpu:.1f}, kube-apiserver and etcd {figures.server_cpu:.1f}, "
         f"driver {figures.driver_cpu:.1f}; CPUs busy elsewhere: {figures.elsewhere:.2f}"
@@ -640,8 +647,8 @@ def report(shape: Shape, figures: Figures) -> None:
     number, events, seconds = figures.steps
     print(f"{number:.0f} steps of {events / number:.1f} events and {1000 * seconds / number:.1f} ms")
     print(f"writes: {figures.driver_writes} of the driver, {figures.our_writes.total()} of headgate:")
-    for (verb, resource), number in sorted(figures.our_writes.items(), key=lambda one: -one[1]):
-        print(f"  {number / shape.workloads:7.3f} a workload  {verb} {resource}")
+    for (verb, resource), written in sorted(figures.our_writes.items(), key=lambda one: -one[1]):
+        print(f"  {written / shape.workloads:7.3f} a workload  {verb} {resource}")
     bound = max(shape.service_bound, figures.null.seconds)
     print(f"\nbound by quota {shape.service_bound:.1f} s, by writes {figures.all_writes / raw:.1f} s, ", end="")
     print(f"null manager {figures.null.seconds:.1f} s")
