@@ -152,17 +152,13 @@ class LeaderTerm:
 
     async def _decide(self) -> None:
         try:
-            await run_steps(self._engine, self, self._perform, self._dependencies.wall, self)
+            rest = self._performer.rest_of_a_step
+            await run_steps(self._engine, self._events, self._perform, self._dependencies.wall, self, rest=rest)
         except AssertionError as broken:
             raise BrokenEngine(str(broken), self._engine.journal.take()[-STORY:]) from broken
         except Raised as raised:
             await self._quarantine(raised)
             self._raised.set()
-
-    async def next(self) -> list[Seen]:
-        """The next batch, once what the last ones led to is sent or about to be."""
-        await self._performer.capacity()
-        return await self._events.next()
 
     async def _quarantine(self, raised: Raised) -> None:
         """Finds the objects to quarantine. Other tasks run between two trials, so that the lease is renewed."""
