@@ -12,6 +12,7 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.users import Groups, groups_of
 
 
 class Operation(Struct, frozen=True):
@@ -26,6 +27,12 @@ class Operation(Struct, frozen=True):
     old: Json | None
     user: str
     dry_run: bool = False
+    groups: Groups = ()
+
+    @property
+    def user_groups(self) -> Groups:
+        """The groups of the user, also where they follow from the name."""
+        return self.groups or groups_of(self.user)
 
 
 class Catalog(Protocol):
@@ -66,15 +73,15 @@ class ConfiguredPlugin(Protocol):
     @property
     def configured_by(self) -> tuple[str, ...]:
         """The resources of these objects, as a catalog names them. While none of them changes, `applicable` returns the
-        same for one class of requests: a verb, a resource and subresource, a user.
+        same for one class of requests: a verb, a resource and subresource, a user and its groups.
         """
 
     def applicable(self, operation: Operation, catalog: Catalog) -> AdmissionPlugin | None:
         """The plugin that handles requests of this class; None if nothing is configured for it."""
 
 
-_RequestClass = tuple[ServedResource, str, str, str]
-"""Resource, verb, subresource and user of a request."""
+_RequestClass = tuple[ServedResource, str, str, str, Groups]
+"""Resource, verb, subresource, user and groups of a request."""
 
 Plugin = AdmissionPlugin | ConfiguredPlugin
 
@@ -176,7 +183,7 @@ class AdmissionChain:
         if configured != self._configured:
             self._configured = configured
             self._applicable.clear()
-        request_class = (info.served, verb, info.subresource, info.user)
+        request_class = (info.served, verb, info.subresource, info.user, info.groups)
         plugins = self._applicable.get(request_class)
         if plugins is None:
             plugins = self._applicable_to(_operation(verb, info, None, None))
@@ -197,4 +204,4 @@ class AdmissionChain:
 def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
     name = info.name or (new or {}).get("metadata", {}).get("name") or ""
     resource, user, dry_run = info.served.type, info.user, info.dry_run
-    return Operation(verb, resource, info.subresource, info.namespace, name, new, old, user, dry_run)
+    return Operation(verb, resource, info.subresource, info.namespace, name, new, old, user, dry_run, info.groups)

@@ -24,6 +24,7 @@ from headgate.apiserver.cel import (
 from headgate.apiserver.messages import Json
 from headgate.apiserver.selectors import LabelTest, object_selector
 from headgate.apiserver.status import ApiError, forbidden
+from headgate.apiserver.users import user_info
 
 
 class Allowed(Struct, frozen=True):
@@ -240,8 +241,6 @@ _CLASS_FIELDS = frozenset(
     }
 )
 """Request fields that are equal for all requests of one class: one user, verb, resource and subresource."""
-_AUTHENTICATED = "system:authenticated"
-_ACCOUNTS = "system:serviceaccounts"
 
 
 class MatchCondition:
@@ -323,13 +322,6 @@ def _admission_request(operation: Operation) -> Json:
         "requestResource": resource,
         **{name: value for name, value in given.items() if value},
         "operation": operation.verb,
-        "userInfo": {"username": operation.user, "groups": _groups(operation.user)},
+        "userInfo": user_info(operation.user, operation.groups),
         "dryRun": operation.dry_run,
     }
-
-
-def _groups(user: str) -> list[str]:
-    """The groups of a user: those of its namespace for a service account."""
-    if user.startswith("system:serviceaccount:"):
-        return [_ACCOUNTS, f"{_ACCOUNTS}:{user.split(':')[2]}", _AUTHENTICATED]
-    return ["system:masters", _AUTHENTICATED] if user == "system:admin" else [_AUTHENTICATED]
