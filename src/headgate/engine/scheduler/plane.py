@@ -445,7 +445,7 @@ class SchedulerPlane:
         self._queue.add_unschedulable(info, wake_on, now)
         if not post_filter.helps:
             self._queue_capacity.no_node(info.pod)
-        expired = {pod.key: why for pod in pods if (why := self._queue_capacity.expired(pod, now)) is not None}
+        expired = {pod.key: why for pod in pods if (why := self._queue_capacity.expired(pod)) is not None}
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
         others = [effect for effect in post_filter.effects if not _nominates(effect)]
         effects = [*nominations, *self._reserve(info, [pod for pod in pods if pod.key not in expired], now)]
@@ -460,7 +460,8 @@ class SchedulerPlane:
 
     def _reserve(self, info: QueuedPodInfo, pods: list[Pod], now: float) -> list[Effect]:
         """Removes the queue-allocation gates of pods that no node fits: autoscalers may bring one."""
-        effects: list[Effect] = [*self._gates.unplaced(pods, now)]
+        keeps = self._gates.keeps(self._gangs.pods_of(info))
+        effects: list[Effect] = [*self._gates.unplaced(pods, now)] if keeps else []
         for effect in effects:
             assert isinstance(effect, PatchSpec)
             pod = self._gates.as_assumed(self._cache.pods[effect.target.key])

@@ -104,7 +104,7 @@ class QueueGates(Protocol):
         """The pod waits, as it is now."""
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
-        """Their queue has capacity for these pods and no node fits."""
+        """Their queue has capacity for these pods, which are to reserve it, and no node fits."""
 
     def keeps(self, pods: Iterable[Pod]) -> bool:
         """Whether these pods reserve the capacity of their queue if no node fits."""
@@ -124,8 +124,7 @@ class GatedByQueue:
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         effects: list[PatchSpec] = []
-        waiting = list(pods)
-        for pod in waiting if self.keeps(waiting) else ():
+        for pod in pods:
             if pod.key not in self._capacity.in_force and self._capacity.queue_of(pod):
                 effects.append(self.removals.reserve(pod, now))
                 self._capacity.waits(self.as_assumed(pod))
