@@ -13,6 +13,7 @@ To change it (tests are in `tests/apiserver`; `tests/kubernetes/test_same_answer
 * Add an admission plugin: a class with `mutate` and `validate` in `admission.plugins`, at its place in `ADMISSION`. See
   `test_apiserver_order` and `test_rules_limits`.
 * Change who owns a field or how values are merged: `managedfields`. See `test_apply`.
+* Change what admission policies see or say: `admission.policies`. See `test_policies`.
 * Change who may do what: `authorization`. See `test_rbac`.
 * Add a CEL function: a row in `cel.functions`. See `test_cel_functions`.
 * Add a cache: a policy in `caches`, with the benchmark that pays for it. See `test_caches`.

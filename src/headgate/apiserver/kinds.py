@@ -41,6 +41,7 @@ from headgate.apiserver.validation import (
     metadata_errors,
     metadata_update_errors,
     pods,
+    policies,
     rbac,
     typed,
     types,
@@ -339,6 +340,21 @@ ROLE = _of_rbac(rbac.Role, rbac.new_role, rbac.role_errors)
 CLUSTER_ROLE = _of_rbac(rbac.ClusterRole, rbac.new_role, rbac.cluster_role_errors)
 ROLE_BINDING = _of_rbac(rbac.RoleBinding, rbac.default_binding, rbac.binding_errors)
 CLUSTER_ROLE_BINDING = _of_rbac(rbac.ClusterRoleBinding, rbac.default_binding, rbac.cluster_binding_errors)
+POLICY = KindStrategy(
+    shape=policies.ValidatingAdmissionPolicy,
+    create=lambda new: _without_status(policies.default_policy(new)),
+    update=lambda new, old: _keeping_status(policies.default_policy(new), old),
+    check=policies.policy_errors,
+    check_update=policies.policy_update_errors,
+    default=policies.default_policy,
+)
+POLICY_BINDING = KindStrategy(
+    shape=policies.ValidatingAdmissionPolicyBinding,
+    create=policies.default_policy_binding,
+    update=_as_created(policies.default_policy_binding),
+    check=policies.policy_binding_errors,
+    check_update=policies.policy_binding_update_errors,
+)
 DEFINITION = KindStrategy(
     shape=Definition,
     create=_new_definition,
@@ -434,6 +450,25 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
             ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
             ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
         )
+    ),
+    ResourceType(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        False,
+        POLICY,
+        categories=EXTENSIONS,
+    ),
+    ResourceType(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        False,
+        POLICY_BINDING,
+        has_status=False,
+        categories=EXTENSIONS,
     ),
 )
 """Every built-in kind, in the order in which discovery lists them."""

@@ -418,6 +418,24 @@ def _role_binding(one: Json, now: float) -> list[Any]:
     return [_name(one), role, _age(one, now), *(", ".join(names) for names in named.values())]
 
 
+def _policy(one: Json, now: float) -> list[Any]:
+    kind = _spec(one).get("paramKind") or {}
+    shown = f"{kind['apiVersion']}/{kind['kind']}" if kind else "<unset>"
+    return [_name(one), len(_spec(one).get("validations") or ()), shown, _age(one, now)]
+
+
+def _policy_binding(one: Json, now: float) -> list[Any]:
+    spec = _spec(one)
+    reference = spec.get("paramRef") or {}
+    shown = "/".join(filter(None, (reference.get("namespace"), reference.get("name")))) or "<unset>"
+    if reference.get("selector") is not None:
+        given = sorted((reference["selector"].get("matchLabels") or {}).items())
+        labels = "".join(f"{key}: {value}," for key, value in given)
+        shown = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},"
+        shown = f"&LabelSelector{{{shown}}}"
+    return [_name(one), spec.get("policyName", ""), shown, _age(one, now)]
+
+
 def _counted(field: str) -> Cells:
     return lambda one, now: [_name(one), len(one.get(field) or {}), _age(one, now)]
 
@@ -454,11 +472,15 @@ _PLAIN = Printer(
 )
 _AGED = Printer(_columns("Age"), lambda one, now: [_name(one), _age(one, now)])
 _BINDINGS = Printer(_columns("Role", "Age", wide=("Users", "Groups", "ServiceAccounts")), _role_binding)
+_POLICIES = Printer(_columns("Validations", "ParamKind", "Age", types={"Validations": "integer"}), _policy)
+_POLICY_BINDINGS = Printer(_columns("PolicyName", "ParamRef", "Age"), _policy_binding)
 _WEBHOOKS = Printer(_columns("Webhooks", "Age", types={"Webhooks": "integer"}), _counted("webhooks"))
 _REPLICAS = Printer(_columns("Desired", "Current", "Ready", "Age", wide=_WORK, types=_COUNTS), _replicas)
 _EVENTS = Printer(_EVENT_COLUMNS, _event)
 
 PRINTERS: Mapping[tuple[str, str], Printer] = {
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _POLICIES,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _POLICY_BINDINGS,
     ("rbac.authorization.k8s.io", "rolebindings"): _BINDINGS,
     ("rbac.authorization.k8s.io", "clusterrolebindings"): _BINDINGS,
     ("", "pods"): Printer(

@@ -131,7 +131,7 @@ class ApiServer:
         self._authorizer = self._rbac or AlwaysAllow()
         if self._rbac is not None:
             admission, objects = (*admission, EscalationCheck(self._rbac)), (*objects, *default_roles())
-        self._chain = AdmissionChain(self._store, admission)
+        self._chain = AdmissionChain(self._store, self._registry, admission)
         self._tracks_fields = tracks_fields
         fields = FieldTracker() if tracks_fields else None
         self._writer = Writer(self._store, self._chain, Identities(seed), fields)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import RequestInfo, ServedResource
+from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.users import Groups, groups_of
@@ -28,6 +28,7 @@ class Operation(Struct, frozen=True):
     user: str
     dry_run: bool = False
     groups: Groups = ()
+    warnings: list[str] = []  # of the response; may be added to
 
     @property
     def user_groups(self) -> Groups:
@@ -46,6 +47,12 @@ class Catalog(Protocol):
 
         The list is identical as long as no object of the resource changes.
         """
+
+    def resource_of(self, api_version: str, kind: str) -> ResourceType | None:
+        """The resource of a kind; None if it is not served."""
+
+    def versions(self, resource: ResourceType) -> Sequence[str]:
+        """All versions the resource is served in."""
 
 
 class AdmissionPlugin(Protocol):
@@ -97,8 +104,8 @@ class _CachedList(Struct):
 class StoreCatalog:
     """The catalog admission plugins read the store through."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self._store, self._registry = store, registry
         self._lists: Cache[str, _CachedList] = Cache(LISTED_OBJECTS)
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
@@ -111,6 +118,13 @@ class StoreCatalog:
             listed.values = [revision.value for _, _, revision in listed.collection.items()]
             listed.version = listed.collection.version
         return listed.values
+
+    def resource_of(self, api_version: str, kind: str) -> ResourceType | None:
+        served = self._registry.of_kind(api_version, kind)
+        return None if served is None else served.type
+
+    def versions(self, resource: ResourceType) -> Sequence[str]:
+        return [served.type.version for served in self._registry.versions(resource.group, resource.plural)]
 
     def collection(self, resource: str) -> Collection:
         return self._of(resource).collection
@@ -166,8 +180,8 @@ class WriteAdmission:
 class AdmissionChain:
     """All plugins in order, and which of them apply to a request."""
 
-    def __init__(self, store: Store, plugins: Sequence[Plugin]) -> None:
-        self._catalog, self._plugins = StoreCatalog(store), tuple(plugins)
+    def __init__(self, store: Store, registry: Registry, plugins: Sequence[Plugin]) -> None:
+        self._catalog, self._plugins = StoreCatalog(store, registry), tuple(plugins)
         configurable = [plugin for plugin in plugins if isinstance(plugin, ConfiguredPlugin)]
         self._configurations = [
             self._catalog.collection(name) for plugin in configurable for name in plugin.configured_by
@@ -204,4 +218,5 @@ class AdmissionChain:
 def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
     name = info.name or (new or {}).get("metadata", {}).get("name") or ""
     resource, user, dry_run = info.served.type, info.user, info.dry_run
-    return Operation(verb, resource, info.subresource, info.namespace, name, new, old, user, dry_run, info.groups)
+    place = (info.subresource, info.namespace, name)
+    return Operation(verb, resource, *place, new, old, user, dry_run, info.groups, info.warnings)
