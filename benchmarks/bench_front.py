@@ -46,7 +46,7 @@ CONNECTIONS = 16
 SPREAD = 100  # namespaces of stored pods
 ROUNDS = 3  # of bindings over HTTP
 GOAL = 10_000  # bindings a second in process
-SOMEBODY = ClientIdentity("somebody")
+SOMEBODY = ClientIdentity("somebody", ())
 DRAINED_EVERY = 16  # bindings in process, as many as are under way over HTTP
 
 
