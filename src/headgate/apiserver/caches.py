@@ -65,9 +65,9 @@ REQUEST_PATHS = CachePolicy(
 )
 APPLICABLE_PLUGINS = CachePolicy(
     limit=4_096,
-    key="resource, verb, subresource and user",
-    sound="which plugins and webhooks apply depends on these and on the webhook configurations only",
-    dropped="whenever a webhook configuration changes",
+    key="resource, verb, subresource, user and groups",
+    sound="which plugins, policies and webhooks apply depends on these and on the configurations of both only",
+    dropped="whenever a webhook configuration, a policy or a binding of one changes",
     pays="bench_queues: 5.2; bench_apiserver: 2.0 to 5.1",
 )
 LISTED_OBJECTS = CachePolicy(
@@ -104,6 +104,13 @@ COMPILED_SCHEMAS = CachePolicy(
     sound="compilation is pure; a schema caches what it finds out of values, which depends on no server either",
     dropped=_PURE,
     pays="bench_apiserver: 11 (a further server with the same definitions)",
+)
+CHECKED_SCHEMAS = CachePolicy(
+    limit=64,
+    key="where an OpenAPI schema stands, and the encoded schema",
+    sound="whether a schema is structural depends on the schema only",
+    dropped=_PURE,
+    pays="bench_apiserver: 2.0 (a further server with the same definitions)",
 )
 SCHEMA_FIELDS = CachePolicy(
     limit=20_000,

@@ -130,8 +130,11 @@ class VolcanoOrder(Protocol):
     def share_changes(self) -> int:
         """How often a share has changed."""
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
-        """What the queue, and those above it, use of what they deserve: of queues of equal priority the least first."""
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
+        """What the queue, and those above it, use of what they deserve: of queues of equal priority the least first.
+
+        What is reserved for its `first` entry does not count.
+        """
 
 
 class NoVolcanoOrder:
@@ -143,7 +146,7 @@ class NoVolcanoOrder:
     def rank(self, info: QueuedPodInfo) -> None:
         pass
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
         return ()
 
 
@@ -333,8 +336,8 @@ class PodQueue:
 
     def _take_turn(self, queue: str) -> None:
         """The queue takes its turn with its first entry, by its share as it is now."""
-        order = self._sharing[queue][0][0]
-        heapq.heappush(self._turns, (order[0], self._volcano.share_of(queue), order, queue))
+        order, first = self._sharing[queue][0]
+        heapq.heappush(self._turns, (order[0], self._volcano.share_of(queue, first), order, queue))
 
     def _heap_of(self, info: QueuedPodInfo) -> list[tuple[QueueOrder, Key]]:
         return self._active if not info.sharing else self._sharing.setdefault(info.sharing, [])

@@ -333,6 +333,7 @@ class SchedulerPlane:
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
             self._queue_capacity.keeps_place(pod)
+            self._cache.nominations.put(self._preempt.with_nomination(pod))  # its victims must not come back there
         elif pod.wants_node and outcome.trouble is not WriteError.GONE:
             effects.append(self._preempt.keep(pod, assumed.bind.node))
         self._metrics.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))

@@ -89,7 +89,7 @@ class QueueCapacity:
         self.changed: dict[Key, None] = {}
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
-        self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
+        self._shares: dict[Hashable, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
@@ -167,11 +167,24 @@ class QueueCapacity:
         info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
-        if queue not in self._shares:
-            node = self._tree.get(queue)
-            self._shares[queue] = node.shares() if node is not None else NO_SHARE
-        return self._shares[queue]
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
+        node = self._tree.get(queue)
+        known = queue if first not in self.in_force else (queue, first)
+        if node is not None and known not in self._shares:
+            own = [each.pod.shape.requests for each in self._with(first) if each.queue == queue]
+            for requests in own:
+                node.unreserve(requests)
+            self._shares[known] = node.shares()
+            for requests in own:
+                node.reserve(requests)
+        return self._shares[known] if node is not None else NO_SHARE
+
+    def _with(self, first: Key) -> list[QueueReservation]:
+        """The reservations in force of this pod and of the others of its group."""
+        held = self.in_force.get(first)
+        if held is None or held.pod.group is None:
+            return [held] if held is not None else []
+        return [each for each in self.in_force.values() if each.pod.group == held.pod.group]
 
     def no_node(self, pod: Pod) -> None:
         """No node fits the pod: unless it reserves capacity, none is kept for it until it is tried again."""
@@ -285,7 +298,8 @@ class QueueCapacity:
     def waits(self, pod: Pod) -> None:
         """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
         known, asked = self.reservations.get(pod.key), self._asked.get(pod.key)
-        if known is None and asked is None and not pod.annotations and pod.key not in self._claims:
+        new = known is None and asked is None and pod.key not in self._claims
+        if new and not pod.annotations and pod.reserved_at is None:
             return
         queue = self.queue_of(pod)
         if (asked is not None and asked != queue) or self._claims.queue_of(pod.key) not in ("", queue):
