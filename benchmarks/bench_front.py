@@ -27,6 +27,7 @@ from bench_apiserver import POD, body
 from headgate.api.decode import decode, decode_watch
 from headgate.api.requests import JSON, Call
 from headgate.apiserver import ApiServer, Request
+from headgate.apiserver.users import ClientIdentity
 from headgate.live.access import Access, Anonymous, ClusterEndpoint, server_url
 from headgate.live.api_front import LIMITS, ApiFront
 from headgate.live.client import Client
@@ -36,6 +37,7 @@ from headgate.live.start import NEW_LOOP
 from headgate.model.keys import Kind
 
 PODS = "/api/v1/namespaces/default/pods"
+SOMEBODY = ClientIdentity("somebody", ("system:authenticated",))
 BINDING = b'{"target":{"kind":"Node","name":"n"}}'
 CONNECTIONS = 16
 SPREAD = 100  # namespaces of stored pods
@@ -61,7 +63,7 @@ def serve_ours(told: Connection, pods: int) -> None:
         free = msgspec.json.decode(body(f"pod-{number}"))
         del free["spec"]["schedulingGates"]
         assert server.handle(Request("POST", PODS, {}, msgspec.json.encode(free)), 0.0).code == 201
-    front = ApiFront(server, lambda _: "somebody", time.time)
+    front = ApiFront(server, lambda _: SOMEBODY, time.time)
 
     async def run() -> None:
         async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port") as port:
@@ -137,7 +139,7 @@ async def bindings(port: int, count: int) -> float:
 async def fan_out(watchers: int, objects: int) -> float:
     """Seconds until every watcher has read all events, over sockets, in this process."""
     server = ApiServer()
-    front = ApiFront(server, lambda _: "somebody", time.time)
+    front = ApiFront(server, lambda _: SOMEBODY, time.time)
     async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port") as port:
 
         async def watch() -> None:
