@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from apiserver_client import CONFIG_MAPS, DEFINITIONS, Client, config_map, refused
 
-from headgate.apiserver import Json
+from headgate.apiserver import ApiServer, AuthorizationMode, Json, Request
 
 GROUP = "admissionregistration.k8s.io"
 POLICIES = f"/apis/{GROUP}/v1/validatingadmissionpolicies"
@@ -162,10 +163,35 @@ def test_no_policy_locks_its_authors_out(client: Client):
     assert denied(client, config_map("it")) == ""
 
 
-def test_the_authorizer_is_refused_when_it_is_written(client: Client):
-    made = policy("authorizer.group('').resource('pods').check('get').allowed()")
-    code, _, message = refused(client.ask("POST", POLICIES, made))
-    assert (code, "compilation failed: authorizer is not supported by this server" in message) == (422, True)
+def test_expressions_ask_what_the_user_may_do():
+    server = ApiServer(authorization=AuthorizationMode.RBAC)
+    client = Client(server)
+    checks = (
+        "authorizer.group('').resource('secrets').namespace(request.namespace).check('get').allowed()",
+        "authorizer.requestResource.check('create').allowed()",
+        "!authorizer.requestResource.check('delete').allowed()",
+        "authorizer.path('/healthz').check('get').reason().startsWith('RBAC: allowed by ClusterRoleBinding')",
+        "!authorizer.serviceAccount('default', 'robot').group('').resource('secrets').check('get').allowed()",
+        "!authorizer.path('/healthz').check('get').errored()",
+    )
+    in_force(client, policy(*checks))
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+    rules.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]})
+    for name, given in (("jane", rules), ("joe", rules[1:])):
+        client.create(f"{rbac}/roles", {"metadata": {"name": name}, "rules": given})
+        bound = {"roleRef": {"kind": "Role", "name": name}, "subjects": [{"kind": "User", "name": name}]}
+        client.create(f"{rbac}/rolebindings", {"metadata": {"name": name}, **bound})
+    for user, code in (("jane", 201), ("joe", 422)):
+        body = msgspec.json.encode(config_map(user))
+        answer = server.handle(Request("POST", CONFIG_MAPS, body=body, user=user), client.now)
+        assert answer.code == code, answer.value
+    assert answer.value["message"].endswith(f"failed expression: {checks[0]}")
+
+
+def test_what_nobody_asks_the_authorizer_is_refused_when_it_is_written(client: Client):
+    code, _, message = refused(client.ask("POST", POLICIES, policy("authorizer.nonsense('').allowed()")))
+    assert (code, "undeclared reference to 'nonsense'" in message) == (422, True)
 
 
 @pytest.mark.parametrize(

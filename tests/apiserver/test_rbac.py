@@ -270,6 +270,20 @@ def test_the_name_of_the_administrator_gives_no_rights_to_whom_says_it_is_somebo
     assert enforcing().impersonated(root, "system:admin", ()).groups == ("system:authenticated",)
 
 
+def test_to_patch_is_not_enough_to_create_by_apply():
+    server = enforcing(tracks_fields=True)
+    grant(server, "jane", rule("patch", "configmaps"))
+
+    def applied() -> int:
+        body = msgspec.json.encode(config_map("a"))
+        kind = "application/apply-patch+yaml"
+        return server.handle(Request("PATCH", f"{CONFIG_MAPS}/a", {"fieldManager": "x"}, body, kind, "jane"), NOW).code
+
+    codes = [applied()]
+    grant(server, "jane", rule("create", "configmaps"), name="creator")
+    assert [*codes, applied(), applied()] == [403, 201, 200]
+
+
 def test_what_a_client_writes_is_admitted_as_before():
     server = enforcing()
     grant(server, "jane", rule("create", "configmaps"))

@@ -169,6 +169,17 @@ EVALUATED: dict[str, tuple[Step, ...]] = {
         ),
         tried(),
     ),
+    "the authorizer": (
+        *in_force(
+            policy(
+                "authorizer.group('').resource('configmaps').namespace('NS').name('it').check('get').allowed()",
+                "authorizer.requestResource.check('create').allowed()",
+                "authorizer.path('/healthz').check('get').allowed()",
+                "!authorizer.serviceAccount('NS', 'robot').group('').resource('pods').check('list').allowed()",
+            )
+        ),
+        tried(),
+    ),
     "rules that exclude, names and labels of objects": (
         *in_force(
             policy(

@@ -73,6 +73,12 @@ def asks_path(path: str) -> Manifest:
 
 
 _MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "it"}}
+
+
+def _applied(value: Manifest) -> Step:
+    return Step("PATCH", f"{MAPS}/it?fieldManager=x", value, "application/apply-patch+yaml")
+
+
 _ALL_VERBS = (
     create(_MAP, MAPS),
     get(f"{MAPS}/it"),
@@ -157,6 +163,16 @@ REQUESTS: dict[str, tuple[Asked, ...]] = {
         *given_everywhere(rule("list", "nodes configmaps")),
         *as_jane(
             get(f"{MAPS}?labelSelector=none"), get("/api/v1/configmaps?labelSelector=none"), get("/api/v1/nodes/it")
+        ),
+    ),
+    "what an apply creates takes the right to create": (
+        *given(rule("patch get", "configmaps")),
+        (JANE, _applied(_MAP)),
+        (JANE, get(f"{MAPS}/it")),
+        (ADMIN, create(_MAP, MAPS)),
+        (
+            JANE,
+            Step("PATCH", f"{MAPS}/it?fieldManager=x", {**_MAP, "data": {"a": "b"}}, "application/apply-patch+yaml"),
         ),
     ),
     "masters may do everything": (((JANE, "system:masters"), get(f"{MAPS}/none")),),

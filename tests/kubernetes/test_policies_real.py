@@ -19,7 +19,7 @@ from test_kubectl_session import shown
 from test_same_answers import ask_real, ask_small, essence, filled_in
 from wire import Client
 
-from headgate.apiserver import ApiServer
+from headgate.apiserver import ApiServer, AuthorizationMode
 
 PATIENCE = 100  # tenths of a second
 
@@ -35,7 +35,7 @@ async def client(client: Client) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("name", EXCHANGES)
 async def test_both_servers_answer_alike(client: Client, namespace: str, name: str) -> None:
-    small = ApiServer(tracks_fields=True)
+    small = ApiServer(tracks_fields=True, authorization=AuthorizationMode.RBAC)
     ask_small(small, Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
     for number, given in enumerate(EXCHANGES[name]):
         step = filled_in(given, namespace, None)

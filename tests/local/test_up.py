@@ -100,7 +100,7 @@ async def test_a_job_is_scheduled_and_runs_to_its_end(tmp_path):
 
 @pytest.mark.parametrize(
     "example",
-    ["07-gang", "11-queues", "13-reclaim", "14-pod-group", "19-queue-allocation-gate"],
+    ["07-gang", "11-queues", "13-reclaim", "14-pod-group", "18-fleet", "19-queue-allocation-gate"],
 )
 async def test_the_roles_that_are_installed_are_enough(tmp_path, example):
     """Headgate runs as its service account; whatever a rule is missing for would be refused and logged."""

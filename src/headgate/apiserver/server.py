@@ -131,7 +131,7 @@ class ApiServer:
         self._authorizer = self._rbac or AlwaysAllow()
         if self._rbac is not None:
             admission, objects = (*admission, EscalationCheck(self._rbac)), (*objects, *default_roles())
-        self._chain = AdmissionChain(self._store, self._registry, admission)
+        self._chain = AdmissionChain(self._store, self._registry, self._authorizer, admission)
         self._tracks_fields = tracks_fields
         fields = FieldTracker() if tracks_fields else None
         self._writer = Writer(self._store, self._chain, Identities(seed), fields)
@@ -358,6 +358,10 @@ class ApiServer:
         config = decode_configuration(request.body)
         if info.subresource or info.served.collection.get(info.namespace, info.name) is not None:
             return 200, self._writer.apply(info, config, force=force)
+        if self._rbac is not None:  # to patch is not enough
+            wanted = attributes_of(request.method, request.path, request.query)
+            groups = request.groups or groups_of(request.user)
+            self._refuse_unless_allowed(request.user, groups, structs.replace(wanted, verb="create"))
         self._namespaces.refuse_unless_active(info, info.name)
         return 201, self._writer.create_by_apply(info, config)
 

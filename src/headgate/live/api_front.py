@@ -212,7 +212,7 @@ class ApiFront:
 
     def _acting(self, request: HttpRequest, who: ClientIdentity) -> ClientIdentity:
         """Whom the request is to be answered for: who asks, or whom they impersonate. Raises ApiError."""
-        if not any(name.startswith("impersonate-") for name in request.headers):
+        if "impersonate-" not in "\n".join(request.headers):  # as in most
             return who
         user, groups = request.headers.get(ACT_AS, ""), request.headers.get(ACT_IN, "").split("\n")
         if other := next((name for name in request.headers if name.startswith(NOT_IMPERSONATED)), ""):

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from msgspec import Struct, structs
 
-from headgate.api.install_manifests import OWN_ACCOUNT, AtUrl, Manifest, fleet_rights, rights, tenant_rights
+from headgate.api.install_manifests import OWN_ACCOUNT, AtUrl, Manifest
 from headgate.api.requests import JSON, Call
 from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.kinds import INITIAL_OBJECTS
@@ -93,7 +93,7 @@ async def small_kubernetes(
         server = ApiServer(
             randbits(64),
             admission=(*admission_for(settings.features), webhooks),
-            objects=(*INITIAL_OBJECTS, own, *installed_objects(settings), *_rights(settings)),
+            objects=(*INITIAL_OBJECTS, own, *installed_objects(settings), *_roles_and_policies(settings)),
             now=clock(),
             saved=data.load() if data is not None else None,
             tracks_fields=True,
@@ -104,10 +104,10 @@ async def small_kubernetes(
             yield structs.replace(_started(name, api.url, api.administrator), served=api)
 
 
-def _rights(settings: Settings) -> tuple[Manifest, ...]:
-    """The service account and the roles that `headgate install` installs; its namespace is there already."""
-    found = (*rights(), *(fleet_rights() if Role.FLEET in settings.roles else ()), *tenant_rights())
-    return tuple(one for one in found if one["kind"] != "Namespace")
+def _roles_and_policies(settings: Settings) -> tuple[Manifest, ...]:
+    """The service account, roles and admission policies that `headgate install` installs."""
+    wanted = manifests(None, volcano=True, fleet=Role.FLEET in settings.roles)
+    return tuple(one for one in wanted if one["kind"] not in ("Namespace", "CustomResourceDefinition"))
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from headgate.apiserver.authorization import AccessAttributes, AccessDecision, Authorizer
 from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
@@ -53,6 +54,9 @@ class Catalog(Protocol):
 
     def versions(self, resource: ResourceType) -> Sequence[str]:
         """All versions the resource is served in."""
+
+    def decide(self, user: str, groups: Groups, wanted: AccessAttributes) -> AccessDecision:
+        """What the server's authorizer says."""
 
 
 class AdmissionPlugin(Protocol):
@@ -104,8 +108,8 @@ class _CachedList(Struct):
 class StoreCatalog:
     """The catalog admission plugins read the store through."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
-        self._store, self._registry = store, registry
+    def __init__(self, store: Store, registry: Registry, authorizer: Authorizer) -> None:
+        self._store, self._registry, self._authorizer = store, registry, authorizer
         self._lists: Cache[str, _CachedList] = Cache(LISTED_OBJECTS)
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
@@ -125,6 +129,9 @@ class StoreCatalog:
 
     def versions(self, resource: ResourceType) -> Sequence[str]:
         return [served.type.version for served in self._registry.versions(resource.group, resource.plural)]
+
+    def decide(self, user: str, groups: Groups, wanted: AccessAttributes) -> AccessDecision:
+        return self._authorizer.decide(user, groups, wanted)
 
     def collection(self, resource: str) -> Collection:
         return self._of(resource).collection
@@ -180,8 +187,8 @@ class WriteAdmission:
 class AdmissionChain:
     """All plugins in order, and which of them apply to a request."""
 
-    def __init__(self, store: Store, registry: Registry, plugins: Sequence[Plugin]) -> None:
-        self._catalog, self._plugins = StoreCatalog(store, registry), tuple(plugins)
+    def __init__(self, store: Store, registry: Registry, authorizer: Authorizer, plugins: Sequence[Plugin]) -> None:
+        self._catalog, self._plugins = StoreCatalog(store, registry, authorizer), tuple(plugins)
         configurable = [plugin for plugin in plugins if isinstance(plugin, ConfiguredPlugin)]
         self._configurations = [
             self._catalog.collection(name) for plugin in configurable for name in plugin.configured_by

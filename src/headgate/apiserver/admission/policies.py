@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicies: which of them a write matches, with which parameters, and what their expressions say.
 
-Not there: `authorizer`, `request.options`, cost limits of expressions, and what is audited (the action Audit and
+Not there: `request.options`, cost limits of expressions, and what is audited (the action Audit and
 auditAnnotations are accepted and recorded nowhere).
 """
 
@@ -22,12 +22,24 @@ from headgate.apiserver.admission.webhooks import (
     object_matches,
     rule_matches,
 )
+from headgate.apiserver.authorization import AccessAttributes
 from headgate.apiserver.caches import CEL_PROGRAMS, memoized
-from headgate.apiserver.cel import EvaluationError, Reads, compile_program, evaluate_program, note_reads
+from headgate.apiserver.cel import (
+    ACCOUNT,
+    AUTHORIZER,
+    EvaluationError,
+    Reads,
+    authorizer_value,
+    compile_program,
+    deciding,
+    evaluate_program,
+    note_reads,
+)
 from headgate.apiserver.messages import Json
 from headgate.apiserver.selectors import LabelTest, object_selector
 from headgate.apiserver.status import StatusError, forbidden
 from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.users import account_user, groups_of
 
 POLICIES, BINDINGS = f"validatingadmissionpolicies.{GROUP}", f"validatingadmissionpolicybindings.{GROUP}"
 _CODES: Mapping[str, int] = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
@@ -259,19 +271,35 @@ def _referenced(resource: ResourceType, place: str, reference: Json, catalog: Ca
     ]
 
 
+def _request_resource(operation: Operation) -> Json:
+    """What a check of `authorizer.requestResource` asks for: the resource of the request."""
+    resource = operation.resource
+    given = {
+        "group": resource.group,
+        "version": resource.version,
+        "resource": resource.plural,
+        "subresource": operation.subresource,
+        "namespace": operation.namespace,
+        "name": operation.name,
+    }
+    return {name: part for name, part in given.items() if part}
+
+
 class _Evaluation:
     """One policy, evaluated for one request with one parameter. Variables are evaluated when they are read."""
 
     def __init__(self, policy: _Policy, operation: Operation, catalog: Catalog, parameter: Json | None) -> None:
         spec = policy.spec
         self._policy, self._spec = policy, spec
-        self._names: tuple[str, ...] = ("object", "oldObject", "request", "namespaceObject")
+        self._names: tuple[str, ...] = ("object", "oldObject", "request", "namespaceObject", AUTHORIZER)
+        self._operation, self._catalog = operation, catalog
         namespaced = operation.resource.namespaced
         self._data: Json = {
             "object": operation.new,
             "oldObject": operation.old,
             "request": admission_request(operation),
             "namespaceObject": catalog.get("namespaces", "", operation.namespace) if namespaced else None,
+            AUTHORIZER: authorizer_value(_request_resource(operation)),
         }
         if spec.get("paramKind") is not None:
             self._names, self._data = (*self._names, "params"), {**self._data, "params": parameter}
@@ -279,7 +307,22 @@ class _Evaluation:
         self._known: Json = {}  # values and errors of the variables that were read
         self._began: set[str] = set()
 
-    def violations(self) -> Iterator[_Violation]:
+    def violations(self) -> list[_Violation]:
+        with deciding(self._decide):
+            return list(self._violations())
+
+    def _decide(self, check: Json) -> tuple[bool, str]:
+        """Whether the user of the request, or the service account that is asked for, may do that."""
+        user, groups = self._operation.user, self._operation.user_groups
+        if account := check.get(ACCOUNT):
+            user = account_user(*account.split(":", 1))
+            groups = groups_of(user)
+        parts = ("group", "version", "namespace", "resource", "subresource", "name")
+        given = () if check.get("path") else ((check.get(part) or "") for part in parts)
+        decision = self._catalog.decide(user, groups, AccessAttributes(check["verb"], check.get("path") or "", *given))
+        return decision.allowed, decision.reason
+
+    def _violations(self) -> Iterator[_Violation]:
         held = all_hold(self._holds(each["expression"]) for each in self._spec.get("matchConditions") or ())
         if isinstance(held, EvaluationError):
             yield from self._failed(held.why)

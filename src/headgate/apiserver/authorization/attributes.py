@@ -19,7 +19,7 @@ VERBS: Mapping[str, str] = {
 }
 _BY_VERB_IN_PATH = ("proxy", "watch")
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_TRUE = ("true", "1", "")
+_WATCHES = ("true", "1")
 
 
 class AccessAttributes(Struct, frozen=True, gc=False):
@@ -55,7 +55,7 @@ def attributes_of(method: str, path: str, query: Mapping[str, str]) -> AccessAtt
         rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     if not name and verb == "get":
-        verb = "watch" if "watch" in query and query["watch"] in _TRUE else "list"
+        verb = "watch" if query.get("watch") in _WATCHES else "list"
         name = _selected_name(query.get("fieldSelector", ""))
     elif not name and verb == "delete":
         verb = "deletecollection"

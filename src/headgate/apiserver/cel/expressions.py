@@ -11,6 +11,7 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_option
 from msgspec import Struct
 
 from headgate.apiserver.caches import CEL_PROGRAMS, memoized
+from headgate.apiserver.cel.authorizer import AUTHORIZER, authorizer_functions
 from headgate.apiserver.cel.functions import kubernetes_functions
 from headgate.apiserver.messages import Json
 
@@ -173,6 +174,7 @@ def _environment(*variables: str) -> Any:
         ext_bindings.ExtBindings(),
         ext_encoders.ExtEncoders(),
         kubernetes_functions(),
+        *([authorizer_functions()] if AUTHORIZER in variables else []),
     ]
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
 

@@ -1,7 +1,7 @@
 """ValidatingAdmissionPolicies and their bindings: their defaults, and what is wrong with them.
 
 An expression is compiled when it is written. `object`, `oldObject` and `params` have no types; of `request` and
-`variables` only the fields are known. `authorizer` is not supported and refused.
+`variables` only the fields are known.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ REQUEST_FIELDS = frozenset(
     }
 )
 OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-OBJECTS = ("object", "oldObject", "request", "namespaceObject")
-_NO_AUTHORIZER = "authorizer is not supported by this server"
+OBJECTS = ("object", "oldObject", "request", "namespaceObject", "authorizer")
 _NOTHING = "validations or auditAnnotations must contain at least one item"
 _BOTH = (
     "must not contain both Deny and Warn (repeating the same validation failure information in the API response and "
@@ -355,8 +354,7 @@ def _compiled(
     try:
         program = compile_program(text, *names)
     except CompilationError as error:
-        said = _NO_AUTHORIZER if "undeclared reference to 'authorizer'" in str(error) else str(error)
-        yield invalid(path, text, f"compilation failed: {said}")
+        yield invalid(path, text, f"compilation failed: {error}")
         return
     typed_names = {"variables": frozenset(variables or ()), "request": REQUEST_FIELDS, "namespaceObject": OBJECT_FIELDS}
     for variable, fields in typed_names.items():
