@@ -224,6 +224,16 @@ class AdmissionChain:
 
 def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
     name = info.name or (new or {}).get("metadata", {}).get("name") or ""
-    resource, user, dry_run = info.served.type, info.user, info.dry_run
-    place = (info.subresource, info.namespace, name)
-    return Operation(verb, resource, *place, new, old, user, dry_run, info.groups, info.warnings)
+    return Operation(
+        verb,
+        info.served.type,
+        info.subresource,
+        info.namespace,
+        name,
+        new,
+        old,
+        info.user,
+        info.dry_run,
+        info.groups,
+        info.warnings,
+    )
