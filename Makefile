@@ -57,7 +57,7 @@ bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_queues.py
 	$(BIN)/python benchmarks/bench_queues.py --shape large-scale
 	$(BIN)/python tests/kubernetes/assets.py
-	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 3
+	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 5
 	$(BIN)/python benchmarks/bench_kubernetes.py --nodes 5000 --pods 10000 --rounds 1
 	$(BIN)/python benchmarks/bench_gated.py --rounds 10
 	$(BIN)/python benchmarks/bench_queue_gates.py

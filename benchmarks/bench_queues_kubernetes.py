@@ -166,9 +166,14 @@ def says(conditions: Sequence[Mapping[str, str]], kind: str) -> bool:
 # the driver
 
 
+Writes = Counter[tuple[str, str]]
+"""Write requests that were answered, by verb and resource, those that were refused apart."""
+
+
 class _Condition(Struct):
     type: str
     status: str
+    reason: str = ""
 
 
 class _Metadata(Struct):
@@ -215,8 +220,9 @@ class Driver:
         self._all_finished = asyncio.Event()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.works: dict[tuple[str, str], Work] = {}
-        self.admissions = self.evictions = self.finished = 0
-        self.writes: Counter[str] = Counter()
+        self.admissions = self.finished = 0
+        self.evicted: Counter[tuple[str, str]] = Counter()  # by class of the workload and why it was preempted
+        self.writes: Writes = Counter()
         self.in_use: Counter[str] = Counter()  # cores by cohort
         self.most_in_use = 0
         self.last_finish = 0.0
@@ -263,7 +269,7 @@ class Driver:
             name = f"{kind.name}-{index}"
             self.works[queue, name] = Work(queue, kind, f"{path}/{name}")
             self.waiting[cohort_of(queue)] += 1
-            self.writes["create"] += 1
+            self.writes["POST", "workloads"] += 1
             await self._client.create(path, workload(queue, kind, index))
 
     async def _watch(self, version: str) -> None:
@@ -287,7 +293,8 @@ class Driver:
         elif not runs and work.ends is not None:
             self._stop(work)
             if "Finished" not in true:
-                self.evictions += 1
+                why = next((one.reason for one in seen.status.conditions if one.type == "Preempted"), "")
+                self.evicted[work.kind.name, why] += 1
                 self.waiting[cohort_of(work.queue)] += 1
         if "Finished" in true and not work.finished:
             self._end(work)
@@ -337,10 +344,10 @@ class Driver:
         """By the version that was seen. After a conflict it is looked at again, and left alone if it was evicted."""
         admitted_at = work.admitted_at
         while True:
-            self.writes["finish"] += 1
             version, cohort = work.version, cohort_of(work.queue)
             test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
             answer = await self._client.request("PATCH", f"{work.path}/status", [test, FINISH], JSON_PATCH)
+            self.writes["PATCH", answered("workloads/status", answer.code)] += 1
             if answer.code < 300:
                 if self.waiting[cohort]:
                     self._given_back.setdefault(cohort, time.monotonic())
@@ -371,7 +378,7 @@ class Driver:
             assert time.monotonic() - moved_at < STANDSTILL, await self._story()
 
     def _progress(self) -> tuple[int, int, int, int]:
-        return len(self.works), self.admissions, self.evictions, self.finished
+        return len(self.works), self.admissions, self.evicted.total(), self.finished
 
     async def _story(self) -> str:
         """What one of those looks like that get no further."""
@@ -479,7 +486,8 @@ def admitted(queue: str) -> dict[str, Any]:
 # what was written
 
 
-Writes = Counter[tuple[str, str]]
+def answered(place: str, code: int) -> str:
+    return place if code < 300 else f"{place} refused with {code}"
 
 
 async def writes_so_far(client: Client) -> Writes:
@@ -491,9 +499,8 @@ async def writes_so_far(client: Client) -> Writes:
             known = dict(pair.split("=", 1) for pair in labels.replace('"', "").split(","))
             concerns_us = known["group"] == "kueue.x-k8s.io" or known["resource"] == "events"
             if known["verb"] in WRITE_VERBS and concerns_us:
-                refused = "" if known["code"].startswith("2") else f" refused with {known['code']}"
                 place = "/".join(part for part in (known["resource"], known["subresource"]) if part)
-                counted[known["verb"], place + refused] += int(float(value))
+                counted[known["verb"], answered(place, int(known["code"]))] += int(float(value))
     return counted
 
 
@@ -511,6 +518,14 @@ class Steps(NamedTuple):
         return cls(*(values_of(scraped, name)[()] for name in names))
 
 
+class NullRun(NamedTuple):
+    """The run of the null manager."""
+
+    seconds: float
+    server_cpu: float  # CPU seconds
+    driver_cpu: float
+
+
 class Figures(NamedTuple):
     """One run."""
 
@@ -520,13 +535,13 @@ class Figures(NamedTuple):
     our_writes: Writes
     waits: Mapping[str, float]
     admissions: int
-    evictions: int
+    evicted: Counter[tuple[str, str]]
     most_in_use: int
     steps: Steps
     own_cpu: float  # CPU seconds of headgate
     server_cpu: float
     driver_cpu: float
-    null_seconds: float  # with the null manager
+    null: NullRun
     conflicts: Counter[str]  # of the driver
     turnarounds: list[float]
     idle_turnarounds: list[float]
@@ -542,7 +557,7 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         await create_namespace(client, RAW_NAMESPACE)
         await until_quiet(cluster)
         before = await raw_rate(client, "before", shape.raw_workloads)
-        null_seconds = await null_run(client, shape._replace(prefix="null"), limit)
+        null = await null_run(cluster, client, shape._replace(prefix="null"), limit)
         await until_quiet(cluster)
         await create_queues(client, shape.queues)
         async with headgate(cluster) as process:
@@ -559,19 +574,16 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         seconds,
         (before, after),
         driver.writes.total(),
-        written
-        - Counter(
-            {("POST", "workloads"): driver.writes["create"], ("PATCH", "workloads/status"): driver.writes["finish"]}
-        ),
+        written - driver.writes,
         driver.waits(),
         driver.admissions,
-        driver.evictions,
+        driver.evicted,
         driver.most_in_use,
         steps,
         own,
         servers,
         mine,
-        null_seconds,
+        null,
         driver.conflicts,
         driver.turnarounds,
         idle,
@@ -579,14 +591,16 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
     )
 
 
-async def null_run(client: Client, shape: Shape, limit: float) -> float:
-    """Seconds that the null manager takes; its workloads are gone afterwards."""
+async def null_run(cluster: Cluster, client: Client, shape: Shape, limit: float) -> NullRun:
+    """What the null manager takes; its workloads are gone afterwards."""
     for name in shape.queues:
         await create_namespace(client, name)
+    servers, mine = _server_cpu(cluster), time.process_time()
     seconds = await NullManager(client, shape).run(limit)
+    servers, mine = _server_cpu(cluster) - servers, time.process_time() - mine
     for name in shape.queues:
         await client.delete(f"{API}/namespaces/{name}/workloads")
-    return seconds
+    return NullRun(seconds, servers, mine)
 
 
 @asynccontextmanager
@@ -614,20 +628,30 @@ def _server_cpu(cluster: Cluster) -> float:
 def report(shape: Shape, figures: Figures) -> None:
     raw = statistics.fmean(figures.raw)
     print(f"\nraw writes: {figures.raw[0]:.0f}/s before, {figures.raw[1]:.0f}/s after")
-    print(f"{figures.admissions} admissions, {figures.evictions} evictions; most cores in use in a cohort:", end=" ")
+    print(
+        f"{figures.admissions} admissions, {figures.evicted.total()} evictions; most cores in use in a cohort:", end=" "
+    )
     print(f"{figures.most_in_use} of {QUEUES_PER_COHORT * NOMINAL}")
+    for (kind, why), evicted in sorted(figures.evicted.items()):
+        print(f"  {evicted:6} evicted: {kind}, {why}")
     print(
         f"CPU seconds: headgate {figures.own_cpu:.1f}, kube-apiserver and etcd {figures.server_cpu:.1f}, "
         f"driver {figures.driver_cpu:.1f}; CPUs busy elsewhere: {figures.elsewhere:.2f}"
     )
+    null = figures.null
+    cpu = figures.own_cpu + figures.server_cpu + figures.driver_cpu
+    print(
+        f"with the null manager: kube-apiserver and etcd {null.server_cpu:.1f}, driver {null.driver_cpu:.1f}; "
+        f"all CPU seconds are {cpu / (null.server_cpu + null.driver_cpu):.2f} times as many"
+    )
     number, events, seconds = figures.steps
     print(f"{number:.0f} steps of {events / number:.1f} events and {1000 * seconds / number:.1f} ms")
     print(f"writes: {figures.driver_writes} of the driver, {figures.our_writes.total()} of headgate:")
-    for (verb, resource), number in sorted(figures.our_writes.items(), key=lambda one: -one[1]):
-        print(f"  {number / shape.workloads:7.3f} a workload  {verb} {resource}")
-    bound = max(shape.service_bound, figures.null_seconds)
+    for (verb, resource), written in sorted(figures.our_writes.items(), key=lambda one: -one[1]):
+        print(f"  {written / shape.workloads:7.3f} a workload  {verb} {resource}")
+    bound = max(shape.service_bound, figures.null.seconds)
     print(f"\nbound by quota {shape.service_bound:.1f} s, by writes {figures.all_writes / raw:.1f} s, ", end="")
-    print(f"null manager {figures.null_seconds:.1f} s")
+    print(f"null manager {figures.null.seconds:.1f} s")
     conflicts = ", ".join(f"{number} by {what}" for what, number in figures.conflicts.items()) or "none"
     print(f"conflicts of the driver: {conflicts}")
     for when, spent in (("under load", figures.turnarounds), ("idle", figures.idle_turnarounds)):
@@ -640,7 +664,7 @@ def report(shape: Shape, figures: Figures) -> None:
     for name, wait in figures.waits.items():
         goal(f"mean wait, {name}, s", wait, KUEUES_WAITS[name])
     goal("our writes for each workload", figures.our_writes.total() / shape.workloads, MOST_WRITES)
-    goal("times the null manager", figures.seconds / figures.null_seconds, SLOWEST)
+    goal("times the null manager", figures.seconds / figures.null.seconds, SLOWEST)
     goal("conflicts by news, of its finishes", figures.conflicts["news"] / shape.workloads, MOST_CONFLICTS)
 
 

@@ -36,7 +36,9 @@ def test_what_was_just_decided_counts_for_the_next_pod():
 def test_a_refused_pod_is_told_why_once():
     steps = Steps(node("n", cpu=50), pod("a"))
     said = "0/1 nodes are available: 1 Insufficient cpu."
-    assert steps.only(PatchStatus).change == PodCondition("PodScheduled", "False", "Unschedulable", said, 0.0)
+    assert steps.only(PatchStatus).change == PodCondition(
+        "PodScheduled", "False", "Unschedulable", said, 0.0, new_reason=True
+    )
     assert steps.only(EmitEvent).reason == "FailedScheduling"
     steps.later(60, Observed(node("n", cpu=60)))
     assert steps.effects == [], "the same refusal is not told twice"
@@ -52,6 +54,18 @@ def test_a_pod_that_carries_the_right_condition_is_not_written_again_after_a_res
 def test_a_condition_that_was_false_before_keeps_its_time():
     gated = ScheduledCondition("False", "SchedulingGated", "…")
     assert Steps(node("n", cpu=50), pod("a", scheduled=gated)).only(PatchStatus).change.at is None
+
+
+@pytest.mark.parametrize(
+    "shown, is_new",
+    [
+        pytest.param(None, True, id="of a pod that shows nothing"),
+        pytest.param(ScheduledCondition("False", "SchedulingGated", ""), True, id="of a pod that was gated"),
+        pytest.param(ScheduledCondition("False", "Unschedulable", "0/2 nodes"), False, id="only the text is another"),
+    ],
+)
+def test_a_reason_that_autoscalers_have_not_seen_yet_is_marked(shown, is_new):
+    assert Steps(node("n", cpu=50), pod("a", scheduled=shown)).only(PatchStatus).change.new_reason is is_new
 
 
 def test_a_pod_that_waits_for_room_gets_it_when_a_pod_ends():

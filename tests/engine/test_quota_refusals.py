@@ -1,11 +1,13 @@
 """Refusals are written as far as permits go, the oldest first, and not once they are out of date."""
 
 import pytest
+from msgspec import structs
 from quota_steps import work
 
 from headgate.engine.in_flight import AwaitedPermits, InformPermits
 from headgate.engine.quota.workload_records import MOST_PASSED_OVER, Refusal, WorkloadRecords
 from headgate.lifecycle.workload.admission import IS_GATED
+from headgate.model.events import WriteError
 from headgate.model.queues import QueuedWorkloadStatus
 from headgate.queueing.backoff import Backoff
 
@@ -31,8 +33,8 @@ class Told:
         found = []
         for record, refusal, informs in self.records.take_refusals():
             found.append((record.key.name, refusal.reason))
-            self.records.want(record, STATUS, informs=informs)
-        list(self.records.send(0.0))
+            self.records.want(record, STATUS, informs=informs, tells=refusal)
+        self.sent = list(self.records.send(0.0))
         return found
 
 
@@ -86,6 +88,43 @@ def test_workloads_that_cannot_be_written_to_keep_nobody_from_a_permit():
         if record.key.name != "open":
             record.refused_version = record.observed.version
     assert told.taken() + told.taken() == [("open", "WaitingForQuota")]
+
+
+def changed_by_somebody(told: Told) -> None:
+    """The write about the first workload conflicts, and then what it conflicted with is observed."""
+    told.records.answer(told.sent[0], WriteError.CONFLICT, 1.0)
+    told.records.observe(structs.replace(told.all[0].observed, version="9", labels={"by": "somebody"}))
+
+
+def test_a_refusal_whose_write_conflicts_is_told_again_and_nothing_is_decided_anew():
+    told = Told("a", permits=1)
+    told.records.refuse(told.all[0], NO_ROOM, 5.0)
+    told.taken()
+    changed_by_somebody(told)
+    assert told.records.take_forgotten() == []
+    assert told.records.awaited_permits == AwaitedPermits(1, 5.0), "it waits since it was refused"
+    told.permits.give(1)
+    assert told.taken() == [("a", "WaitingForQuota")]
+    assert told.sent[0].target.version == "9"
+
+
+def test_a_later_refusal_is_not_replaced_by_one_whose_write_conflicts():
+    told = Told("a", permits=1)
+    told.records.refuse(told.all[0], NO_ROOM, 5.0)
+    told.taken()
+    told.records.refuse(told.all[0], TOO_LARGE, 6.0)
+    changed_by_somebody(told)
+    told.permits.give(1)
+    assert told.taken() == [("a", "ExceedsMaxQuota")]
+
+
+def test_what_was_decided_on_top_of_a_refusal_whose_write_conflicts_is_decided_anew():
+    told = Told("a", permits=1)
+    told.records.refuse(told.all[0], NO_ROOM, 5.0)
+    told.taken()
+    told.records.want(told.all[0], structs.replace(STATUS, cluster="b"))
+    changed_by_somebody(told)
+    assert told.records.take_forgotten() == [told.all[0].key]
 
 
 @pytest.mark.parametrize(

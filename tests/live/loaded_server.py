@@ -69,11 +69,19 @@ class SlowServer:
         self.api = ApiServer(objects=(*INITIAL_OBJECTS, *queue_definitions()))
         self._seconds, self._places = seconds, asyncio.Semaphore(at_once)
         self.changed: Callable[[], None] = lambda: None
-        self.conflicts = 0
+        self.conflicts = self.written = 0
+
+    async def keep_busy(self, seconds: float) -> None:
+        """Ask for nothing of interest, again and again for so long."""
+        until = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < until:
+            async with self._places:
+                await passed(self._seconds)
 
     async def perform(self, call: Call) -> HttpResponse:
         async with self._places:
             await passed(self._seconds)
+        self.written += 1
         response = self.api.handle(
             Request(call.method, call.path, call.query, call.body, call.content_type), asyncio.get_running_loop().time()
         )
@@ -108,7 +116,8 @@ class LoadedTerm:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.performer.run())
-            group.create_task(run_steps(self.engine, self._events, self._perform, self._loop.time, self))
+            rest = self.performer.rest_of_a_step
+            group.create_task(run_steps(self.engine, self._events, self._perform, self._loop.time, self, rest=rest))
 
     def status_of(self, path: str) -> dict[str, Any]:
         return self._api.handle(Request("GET", path, {}), self._loop.time()).value["status"]

@@ -16,7 +16,7 @@ from virtual_clock import VirtualClock
 
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.live.connection import DEFAULT_SIZE
-from headgate.live.informing import FEWEST, MOST, OVERDUE, InformWindow, WaitingNotes
+from headgate.live.informing import LONGEST_REST, MOST, WAITED_FOR, InformWindow, WaitingNotes
 from headgate.live.performer import CONCURRENCY
 from headgate.model.effects import ClusterQueueDebt, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import WritePermits
@@ -39,22 +39,30 @@ def window(*seconds: float) -> InformWindow:
     [
         pytest.param([], MOST, False, id="of a server that was never asked nothing bad is thought"),
         pytest.param([QUICK] * 50, MOST, False, id="an idle server"),
-        pytest.param([QUICK] * 50 + [LONG] * 50, FEWEST, True, id="a server that takes much longer than at best"),
+        pytest.param([QUICK] * 50 + [LONG] * 50, 1, True, id="a server that takes much longer than at best"),
         pytest.param([QUICK] * 50 + [LONG], MOST, False, id="one slow answer is no load"),
         pytest.param([LONG] * 200, MOST, False, id="a server that is far away and not busy"),
-        pytest.param([QUICK] * 50 + [LONG] * 50 + [QUICK] * 50, MOST, False, id="a server that is idle again"),
-        pytest.param([0.001] * 50 + [0.05] * 50, MOST, False, id="fifty times as long is nothing where it is short"),
-        pytest.param([QUICK] * 50 + [LONG] * 3000, FEWEST, True, id="a load that lasts is still a load"),
+        pytest.param([QUICK] * 50 + [LONG] * 50 + [QUICK] * 200, MOST, False, id="a server that is idle again"),
+        pytest.param([0.001] * 50 + [0.04] * 50, MOST, False, id="forty times as long is nothing where it is short"),
+        pytest.param([QUICK] * 50 + [LONG] * 3000, 1, True, id="a load that lasts is still a load"),
     ],
 )
 def test_how_many_may_be_under_way(answers, size, is_saturated):
     made = window(*answers)
-    assert (made.size(0.0), made.is_saturated) == (size, is_saturated)
+    assert (made.size, made.is_saturated) == (size, is_saturated)
 
 
-def test_while_saturated_what_is_overdue_gets_a_little_more():
-    saturated = window(*[QUICK] * 50, *[LONG] * 50)
-    assert [saturated.size(age) for age in (0.0, 59.0, 61.0)] == [FEWEST, FEWEST, OVERDUE]
+@pytest.mark.parametrize(
+    "answers, took, age, rest",
+    [
+        pytest.param([QUICK] * 50, LONG, 61.0, 0.0, id="none while the server has capacity"),
+        pytest.param([QUICK] * 50 + [LONG] * 50, LONG, 0.0, LONGEST_REST, id="a second while it is saturated"),
+        pytest.param([QUICK] * 50 + [LONG] * 50, LONG, 61.0, LONGEST_REST / 2, id="half of that for what is overdue"),
+        pytest.param([QUICK] * 50 + [LONG] * 50, QUICK, 0.0, 0.09, id="less after a quick answer, as it may be idle"),
+    ],
+)
+def test_how_long_the_server_is_left_alone_after_an_informative_write(answers, took, age, rest):
+    assert window(*answers).rest(took, age) == pytest.approx(rest)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,21 @@ def test_a_later_note_takes_the_place_of_an_earlier_and_keeps_the_time_the_condi
     told.put(waits("a", "1 more", 7.0), waits("b", "1 more", 8.0), waits("a", "2 more", None))
     assert told.taken() == [waits("a", "2 more", 7.0), waits("b", "1 more", 8.0)]
     assert told.merged == 1
+
+
+def turned(name, reason):
+    return PatchStatus(target(name), PodCondition("PodScheduled", "False", reason, "", None, new_reason=True))
+
+
+def test_a_new_reason_has_a_line_of_its_own_where_texts_that_follow_take_its_place():
+    told = Counting()
+    told.put(waits("a", "1 more", 7.0), waits("b", "1 more", 8.0), turned("b", "Unschedulable"))
+    told.put(waits("b", "2 more", None), turned("c", "SchedulingGated"))
+    assert told.notes.take_waited_for(()) == waits("b", "2 more", 8.0)
+    assert told.notes.take_waited_for({target("c").key}) is None, "a write about it is under way"
+    told.notes.outdate(target("c"))
+    assert told.notes.take_waited_for(()) is None
+    assert told.taken() == [waits("a", "1 more", 7.0)]
 
 
 def test_two_statuses_of_one_object_do_not_replace_each_other():
@@ -178,6 +201,30 @@ async def test_permits_are_given_once_for_what_waits_and_no_more_than_may_be_und
         assert sum(isinstance(one, WritePermits) for one in told) == 1
 
 
+async def test_permits_that_no_step_has_taken_yet_leave_no_capacity_for_others():
+    server = Server()
+    async with performing(server) as (performer, watcher):
+        performer.await_permits(AwaitedPermits(MOST, 995.0), 1000.0)
+        assert watcher.outcomes.get_nowait() == WritePermits(MOST)
+        performer.submit(event("a"))
+        await asyncio.sleep(0)
+        assert server.calls == []
+        performer.await_permits(None, 1000.0)  # a step has taken them, and had nothing to tell any more
+        await server.expect(1)
+
+
+async def test_during_a_step_no_permits_are_given_for_what_may_be_told_in_it():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, watcher):
+        for number in range(MOST):
+            performer.submit(refusal(f"w{number}"))
+        performer.await_permits(AwaitedPermits(1, 995.0), 1000.0)
+        await server.expect(MOST)
+        performer.submit(event("a"))
+        assert watcher.outcomes.empty()
+
+
 async def test_whatever_waits_longest_is_told_first_here_or_in_the_engine():
     server, clock = Server(), VirtualClock()
     server.open.clear()
@@ -219,7 +266,7 @@ async def test_cancelled_with_much_to_tell_it_ends_and_begins_nothing_more():
 
 
 def test_no_write_that_is_under_way_keeps_another_from_a_connection():
-    assert DEFAULT_SIZE > CONCURRENCY + MOST
+    assert DEFAULT_SIZE > CONCURRENCY + MOST + WAITED_FOR
 
 
 async def test_a_whole_process_tells_a_workload_why_it_waits_and_a_queue_what_it_counts(ca, log):
@@ -241,3 +288,63 @@ async def test_a_whole_process_tells_a_workload_why_it_waits_and_a_queue_what_it
             while shown() != (["ExceedsMaxQuota", "NoReservation"], 1):
                 cluster.changed.clear()
                 await cluster.changed.wait()
+
+
+async def test_events_wait_while_decisive_writes_wait_for_a_connection():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _):
+        for number in range(CONCURRENCY + 1):
+            performer.submit(bind(f"p{number}"))
+        await server.expect(CONCURRENCY)
+        performer.submit(event("a"))
+        performer.submit(note("b"))
+        await server.expect(1)
+        assert server.calls[-1].path.endswith("/pods/b/status"), "conditions have connections of their own"
+        server.open.set()
+        await server.expect(2)
+        assert [call.path.rpartition("/")[2] for call in server.calls[-2:]] == ["binding", "events"]
+
+
+async def test_events_do_not_wait_for_decisive_writes_until_they_are_dropped():
+    server, clock = Server(), VirtualClock()
+    server.open.clear()
+    async with performing(server, clock) as (performer, watcher):
+        for number in range(CONCURRENCY + 1):
+            performer.submit(bind(f"p{number}"))
+        performer.submit(event("a"))
+        await server.expect(CONCURRENCY)
+        clock.now += WITHIN.saturated / 2
+        performer.submit(event("b"))
+        await server.expect(1)
+        assert server.calls[-1].path.endswith("/events")
+        assert watcher.dropped == 0
+
+
+async def test_a_step_waits_for_capacity_while_more_is_decided_than_can_be_sent(monkeypatch):
+    monkeypatch.setattr("headgate.live.performer.BACKLOG_PAUSE", 3600.0)
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _), asyncio.timeout(30):
+        for number in range(2 * CONCURRENCY):
+            performer.submit(bind(f"p{number}"))
+        await server.expect(CONCURRENCY)
+        await performer.rest_of_a_step()
+        assert len(server.calls) == CONCURRENCY, "no more waits than may be under way: nothing to wait for"
+        performer.submit(bind("one more"))
+        waiting = asyncio.create_task(performer.rest_of_a_step())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        server.open.set()
+        await waiting
+
+
+async def test_a_server_that_answers_nothing_does_not_keep_the_next_step_waiting():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _), asyncio.timeout(30):
+        for number in range(3 * CONCURRENCY):
+            performer.submit(bind(f"p{number}"))
+        await server.expect(CONCURRENCY)
+        await performer.rest_of_a_step()
+        assert len(server.calls) == CONCURRENCY

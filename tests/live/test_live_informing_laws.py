@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integration_scenes import KUEUE, LOCAL_QUEUES, PODS, cluster_queue, flavor, local_queue, pod
 from loaded_server import LoadedTerm, SlowServer, in_virtual_time, passed
+from msgspec import structs
 from test_live_performer import Watcher, bind, counts, event, note
 
 from headgate.api.requests import Call
 from headgate.live.connection import HttpResponse
-from headgate.live.performer import CONCURRENCY, Performer
+from headgate.live.performer import CONCURRENCY, STEP_REST, Performer
+from headgate.model.effects import PatchStatus
 from headgate.model.pod import Pod, ScheduledCondition
 from headgate.model.queues import ClusterQueue, QueuedWorkload
 from headgate.model.settings import InformWithin
@@ -133,16 +135,45 @@ def test_after_any_load_every_object_shows_how_things_stand_within_the_time_that
     in_virtual_time(loaded)
 
 
+@pytest.mark.parametrize("waiting", [100, 300])
+def test_what_waited_while_others_kept_the_server_busy_is_told_once_they_are_done(waiting):
+    """However much it is; meanwhile it is about one write a second."""
+
+    async def loaded() -> None:
+        server = SlowServer(0.02, 2)
+        driver = Driver(server, runtime=1.0)
+        await driver.prepare()
+        driver.term = term = LoadedTerm(server, WITHIN)
+        running = asyncio.create_task(term.run())
+        await passed(1.0)
+        others = [asyncio.create_task(server.keep_busy(100.0)) for _ in range(40)]
+        created = (server.ask("POST", WORKLOADS, workload(f"w{number}", 5 + number)) for number in range(waiting))
+        await asyncio.gather(*created)
+        await passed(10.0)
+        before = server.written
+        await passed(60.0)
+        assert 30 <= server.written - before <= 70
+        await asyncio.gather(*others)
+        assert term.performer.gauges()["headgate_informative_writes_waiting", ()] > 0
+        await passed(2 * WITHIN.idle)
+        assert untold(term) == []
+        assert term.performer.gauges()["headgate_informative_writes_waiting", ()] == 0
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    in_virtual_time(loaded)
+
+
 class Arrivals:
     """A server that notes when each request came, and answers after a while."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self.came: dict[str, float] = {}
 
     async def perform(self, call: Call) -> HttpResponse:
         self.came[call.path] = asyncio.get_running_loop().time()
-        await passed(self._seconds)
+        await passed(self.seconds)
         return HttpResponse(200, {}, b"{}")
 
 
@@ -169,6 +200,61 @@ def test_a_decisive_write_is_sent_the_moment_it_is_decided_whatever_else_waits(w
         await passed(1000.0)
         assert {path: server.came[path] for path in due} == due
         assert performer.gauges()["headgate_informative_writes_waiting", ()] == 0, "none is lost"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    in_virtual_time(sent)
+
+
+def new_reason(name: str) -> PatchStatus:
+    return structs.replace(note(name), change=structs.replace(note(name).change, new_reason=True))
+
+
+async def answered_within(seconds: float, performer: Performer, server: Arrivals) -> None:
+    """The server has taken so long for many writes."""
+    server.seconds = seconds
+    for number in range(100):
+        performer.submit(bind(f"{seconds}-{number}"))
+    await passed(10.0)
+
+
+def test_the_engine_rests_between_two_steps_while_the_server_is_saturated_and_only_then():
+    async def rested() -> None:
+        loop, server, watcher = asyncio.get_running_loop(), Arrivals(0.01), Watcher()
+        performer = Performer(server, watcher.outcomes.put_nowait, watcher, passed, loop.time)
+        running = asyncio.create_task(performer.run())
+        await asyncio.sleep(0)
+        rests = []
+        for seconds in (0.01, 0.5, 0.01):
+            await answered_within(seconds, performer, server)
+            began = loop.time()
+            await performer.rest_of_a_step()
+            rests.append(loop.time() - began)
+        assert rests == [0.0, pytest.approx(STEP_REST), 0.0]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    in_virtual_time(rested)
+
+
+def test_what_an_autoscaler_waits_for_is_told_at_once_however_much_else_is_to_be_told():
+    async def sent() -> None:
+        loop, server, watcher = asyncio.get_running_loop(), Arrivals(0.01), Watcher()
+        performer = Performer(server, watcher.outcomes.put_nowait, watcher, passed, loop.time)
+        running = asyncio.create_task(performer.run())
+        await asyncio.sleep(0)
+        await answered_within(0.01, performer, server)
+        await answered_within(0.5, performer, server)
+        for number in range(100):
+            performer.submit(note(f"text-{number}"))
+        due = {}
+        for number in range(20):
+            performer.submit(new_reason(f"new-{number}"))
+            due[f"/api/v1/namespaces/default/pods/new-{number}/status"] = loop.time()
+            await passed(0.1)
+        assert {path: server.came[path] for path in due} == due
+        texts = [at for path, at in server.came.items() if "text" in path]
+        assert 1 <= len(texts) <= 3, "they are told meanwhile, about one a second"
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

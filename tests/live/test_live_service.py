@@ -295,8 +295,13 @@ async def test_the_loop_hands_every_effect_over_before_the_next_batch():
             order.append(f"told {len(entries)}")
             raise asyncio.CancelledError
 
+    async def rest() -> None:
+        raise AssertionError("there is no second step")
+
     feed = EventQueue([Kind.NODE])
     feed.listed(Kind.NODE)
     with pytest.raises(asyncio.CancelledError):
-        await run_steps(Engine(Settings()), feed, lambda effect: order.append(str(effect)), lambda: 7.0, Recording())
+        await run_steps(
+            Engine(Settings()), feed, lambda effect: order.append(str(effect)), lambda: 7.0, Recording(), rest=rest
+        )
     assert order == ["step 0 at 7.0", "told 0"]

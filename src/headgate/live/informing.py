@@ -15,19 +15,21 @@ from headgate.model.effects import EmitEvent, PatchStatus, PodCondition
 from headgate.model.keys import Key, Target
 from headgate.model.settings import InformWithin
 
-MOST = 16  # informative writes under way
-FEWEST = 1  # while the server is saturated
-OVERDUE = 2  # while it is saturated and some are older than they may be
-SLOW = 0.1  # seconds: a server that answers sooner is not saturated
+MOST, FEWEST = 16, 0.1  # informative writes under way; below 1 it is one, with a rest after it
+SHRINKS = 0.9  # times, with each answer of a saturated server
+LONGEST_REST = 1.0  # seconds; half of that while some are overdue
+WAITED_FOR = 8  # beside these, whatever the server has to do: what other programs wait for
+SLOW = 0.05  # seconds: a server that answers sooner is not saturated
 SLOWER = 3.0  # times as long as at best
 WEIGHT = 0.1  # of one answer in the mean
+COUNTED = 5.0  # times what is slow: an answer that takes longer counts as that, so that no single one is a load
 FORGETS = 1.0001  # by how much the best time grows with each answer: the way to the server may have become longer
 EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 
 
 class InformWindow:
     """How many informative writes may be under way, by how long the server takes to answer: additive increase,
-    multiplicative decrease.
+    multiplicative decrease, also below one.
     """
 
     def __init__(self, within: InformWithin) -> None:
@@ -38,22 +40,37 @@ class InformWindow:
     @property
     def is_saturated(self) -> bool:
         """Whether the server takes much longer than it would if it had nothing else to do."""
-        return self._mean > max(SLOW, SLOWER * self._best)
+        return self._mean > self._slow
+
+    @property
+    def _slow(self) -> float:
+        return max(SLOW, SLOWER * self._best)
 
     @property
     def most_late(self) -> float:
         """Seconds after which an informative write is overdue."""
         return self._within.saturated if self.is_saturated else self._within.idle
 
+    @property
+    def size(self) -> int:
+        """How many may be under way."""
+        return max(1, int(self._size))
+
     def answered(self, seconds: float) -> None:
         """The server took so long for a write, from when it could have been sent."""
         self._best = min(self._best * FORGETS, seconds)
-        self._mean += WEIGHT * (seconds - self._mean)
-        self._size = max(FEWEST, self._size / 2) if self.is_saturated else min(MOST, self._size + 1)
+        self._mean += WEIGHT * (min(seconds, COUNTED * self._slow) - self._mean)
+        if self.is_saturated:
+            self._size = max(FEWEST, self._size * SHRINKS)
+        else:
+            self._size = min(MOST, self._size + 1 / max(1.0, self._size))
 
-    def size(self, age: float) -> int:
-        """How many may be under way, where the oldest that waits is so old."""
-        return max(int(self._size), OVERDUE) if age > self.most_late else int(self._size)
+    def rest(self, seconds: float, age: float) -> float:
+        """Seconds until another may follow one that took so long, where the oldest that waits is so old."""
+        if self._size >= 1:
+            return 0.0
+        rest = min(LONGEST_REST, seconds * (1 / self._size - 1))
+        return rest / 2 if age > self.most_late else rest
 
 
 Note = PatchStatus | EmitEvent
@@ -68,22 +85,29 @@ class WaitingNote(Struct):
 
 class WaitingNotes:
     """Informative writes that name no version: of each object and status the latest, in the order in which the first
-    came. Events come after the others; too many of them, and those that are overdue, are dropped.
+    came. New reasons of pods have a line of their own. Events come after all others; too many of them, and those that
+    are overdue, are dropped.
     """
 
     def __init__(self, most_late: float, dropped: Callable[[], None], merged: Callable[[], None]) -> None:
         """Events that are older than `most_late` seconds are dropped."""
         self._most_late, self._dropped, self._merged = most_late, dropped, merged
+        self._waited_for: dict[Slot, WaitingNote] = {}
         self._statuses: dict[Slot, WaitingNote] = {}
         self._events: dict[Slot, WaitingNote] = {}
 
     def __len__(self) -> int:
-        return len(self._statuses) + len(self._events)
+        return len(self._waited_for) + len(self._statuses) + len(self._events)
 
     @property
     def since(self) -> float:
-        """Since when the oldest status waits; infinity when none does."""
-        return next(iter(self._statuses.values())).since if self._statuses else math.inf
+        """Since when the oldest status waits that nobody waits for; infinity when none does."""
+        return _oldest(self._statuses)
+
+    @property
+    def waited_for_since(self) -> float:
+        """Since when the oldest waits that other programs wait for; infinity when none does."""
+        return _oldest(self._waited_for)
 
     def put(self, note: Note, now: float, *, is_saturated: bool) -> None:
         """Of an object's events only the last is kept while the server is saturated; otherwise one of each reason."""
@@ -92,12 +116,17 @@ class WaitingNotes:
             self._put_event((note.target.uid, *which), note, now)
             return
         slot = note.target.key, type(note.change)
-        known = self._statuses.get(slot)
+        known = self._waited_for.get(slot) or self._statuses.get(slot)
         if known is None:
-            self._statuses[slot] = WaitingNote(note, now)
+            known = WaitingNote(note, now)
         else:
             known.note = _in_place_of(known.note, note)
             self._merged()
+        if isinstance(note.change, PodCondition) and note.change.new_reason:
+            self._statuses.pop(slot, None)
+            self._waited_for[slot] = known
+        elif slot not in self._waited_for:
+            self._statuses[slot] = known
 
     def _put_event(self, slot: Slot, event: EmitEvent, now: float) -> None:
         if self._events.pop(slot, None) is not None:
@@ -106,12 +135,25 @@ class WaitingNotes:
         if len(self._events) > EVENTS_WAITING:
             self._drop_oldest_event()
 
+    def can_wait(self, now: float, *, is_backlogged: bool) -> bool:
+        """Whether there is nothing to begin with now. While decisive writes wait for a connection (`is_backlogged`)
+        events wait too, but no longer than half of the time after which they are dropped.
+        """
+        if self._statuses:
+            return False
+        oldest = next(iter(self._events.values()), None)
+        return oldest is None or (is_backlogged and now - oldest.since < self._most_late / 2)
+
+    def take_waited_for(self, busy: Container[Key]) -> Note | None:
+        """The next that other programs wait for, as `take`."""
+        return _take(self._waited_for, busy)
+
     def take(self, busy: Container[Key], now: float) -> Note | None:
-        """The next that is not about an object with a write under way: two writes to one object keep their order."""
-        for slot, waiting in self._statuses.items():
-            if waiting.note.target.key not in busy:
-                del self._statuses[slot]
-                return waiting.note
+        """The next of the others that is not about an object with a write under way: two writes to one object keep
+        their order.
+        """
+        if (status := _take(self._statuses, busy)) is not None:
+            return status
         while self._events:
             slot, waiting = next(iter(self._events.items()))
             if now - waiting.since <= self._most_late:
@@ -123,17 +165,29 @@ class WaitingNotes:
     def outdate(self, pod: Target) -> None:
         """The pod waits no more: what was to be said of that is not true. Another of its name may wait by now."""
         slot = pod.key, PodCondition
-        waiting = self._statuses.get(slot)
-        if waiting is not None and waiting.note.target.uid == pod.uid:
-            del self._statuses[slot]
+        for line in (self._waited_for, self._statuses):
+            if slot in line and line[slot].note.target.uid == pod.uid:
+                del line[slot]
 
     def clear(self) -> None:
-        self._statuses.clear()
-        self._events.clear()
+        for line in (self._waited_for, self._statuses, self._events):
+            line.clear()
 
     def _drop_oldest_event(self) -> None:
         del self._events[next(iter(self._events))]
         self._dropped()
+
+
+def _oldest(line: dict[Slot, WaitingNote]) -> float:
+    return next(iter(line.values())).since if line else math.inf
+
+
+def _take(line: dict[Slot, WaitingNote], busy: Container[Key]) -> Note | None:
+    for slot, waiting in line.items():
+        if waiting.note.target.key not in busy:
+            del line[slot]
+            return waiting.note
+    return None
 
 
 def _in_place_of(earlier: Note, later: Note) -> Note:

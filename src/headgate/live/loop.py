@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -50,11 +50,14 @@ async def run_steps(
     perform: Callable[[Effect | FleetEffect], None],
     now: Callable[[], float],
     observer: StepObserver,
+    *,
+    rest: Callable[[], Awaitable[None]],
 ) -> None:
-    """Steps until cancelled; whatever the engine raises is raised."""
+    """Steps until cancelled, and rests between two steps; whatever the engine raises is raised."""
     await _step(engine, queue, perform, now, observer)
     _settle_memory()
     while True:
+        await rest()
         await _step(engine, queue, perform, now, observer)
 
 

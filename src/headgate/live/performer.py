@@ -8,16 +8,18 @@ others the engine is given permits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from typing import Protocol
 
 from headgate.api.requests import Call, calls_for, trouble_of
 from headgate.engine.distributions import Labels
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.live.connection import AnswerLost, HttpResponse, NeverSent
-from headgate.live.informing import InformWindow, WaitingNotes
+from headgate.live.informing import WAITED_FOR, InformWindow, WaitingNotes
 from headgate.model.effects import Bind, Create, Delete, EmitEvent, Evict, PatchStatus, Write
 from headgate.model.events import Outcome, WriteError, WritePermits
 from headgate.model.keys import Key
@@ -25,9 +27,11 @@ from headgate.model.settings import InformWithin
 
 WITHIN = InformWithin()
 CONCURRENCY = 32  # decisive writes under way
+BACKLOG_PAUSE = 0.1  # seconds that the next step waits for the decisive writes of the last ones, at most
 TRIES = 5  # of one request, where asking again is safe
 FIRST_RETRY = 0.1  # seconds, doubling
 DRAIN_SECONDS = 10.0
+STEP_REST = 0.05  # seconds between two steps of the engine while the server is saturated
 LONGEST_REASON = 512  # characters
 REPORTER = "headgate"
 ENDS_WAITING = (Bind, Evict, Delete)
@@ -51,6 +55,13 @@ class WriteObserver(Protocol):
         """An informative write took the place of an earlier one that was not sent yet."""
 
 
+class InformLine(Enum):
+    """Informative writes are of two lines, each with its own bound of those under way."""
+
+    WAITED_FOR = auto()  # by other programs, such as autoscalers
+    OTHERS = auto()
+
+
 class Performer:
     """A queue of writes; the engine bounds it by at most one in-flight write for each object."""
 
@@ -70,11 +81,13 @@ class Performer:
         self._notes = WaitingNotes(within.saturated, observer.event_dropped, observer.note_merged)
         self._window = InformWindow(within)
         self._awaited: AwaitedPermits | None = None  # since when by the clock
+        self._given = 0  # permits that no step has taken yet
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
-        self._informing = 0  # informative writes under way
+        self._informing = dict.fromkeys(InformLine, 0)  # writes under way, or at rest after one
         self._group: asyncio.TaskGroup | None = None  # while it runs
         self._under_way = 0
         self._parked: deque[asyncio.Future[None]] = deque()
+        self._has_capacity = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._stopping = False
@@ -85,7 +98,7 @@ class Performer:
             return
         if isinstance(write, EmitEvent) or (isinstance(write, PatchStatus) and write.informs and not write.permitted):
             self._notes.put(write, self._clock(), is_saturated=self._window.is_saturated)
-            self._inform()
+            self._inform(is_stepping=True)
         elif (line := self._behind.get(object_of(write))) is not None:
             line.append(write)
         else:
@@ -93,19 +106,38 @@ class Performer:
             self._line_up(write)
 
     def await_permits(self, awaited: AwaitedPermits | None, now: float) -> None:
-        """The engine has informative writes that wait for permits, or none; `now` is the time by its clock."""
+        """After a step, which has taken all permits there were: the engine has informative writes that wait for more,
+        or none; `now` is the time by its clock.
+        """
+        self._given = 0
         if awaited is not None:
             awaited = AwaitedPermits(awaited.writes, self._clock() - (now - awaited.since))
         self._awaited = awaited
         self._inform()
 
+    async def rest_of_a_step(self) -> None:
+        """Until the next step may begin: when no more decisive writes wait than may be under way, after BACKLOG_PAUSE
+        at the latest, and after a rest while the server is saturated.
+
+        What is decided before that could not be sent any sooner; a step with many events costs little more than one
+        with few, and deciding takes less of the CPU that the server may need.
+        """
+        if len(self._ready) > CONCURRENCY:
+            self._has_capacity.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BACKLOG_PAUSE):
+                    await self._has_capacity.wait()
+        elif self._window.is_saturated:
+            await self._sleep(STEP_REST)
+
     def gauges(self) -> dict[tuple[str, Labels], int | float]:
         """How much waits to be told, since when, and how much of it may be under way."""
         waiting = len(self._notes) + (self._awaited.writes if self._awaited is not None else 0)
+        waited_for = self._notes.waited_for_since
         return {
             ("headgate_informative_writes_waiting", ()): waiting,
-            ("headgate_informative_writes_age_seconds", ()): self._age,
-            ("headgate_informative_writes_window", ()): self._window.size(self._age),
+            ("headgate_informative_writes_age_seconds", ()): max(self._age, self._seconds_since(waited_for)),
+            ("headgate_informative_writes_window", ()): self._window.size,
         }
 
     async def run(self) -> None:
@@ -132,20 +164,31 @@ class Performer:
             while not self._ready:
                 await self._park()
             write, since = self._ready.popleft()
+            if len(self._ready) == CONCURRENCY:
+                self._has_capacity.set()
             await self._perform(write, since)
 
-    async def _perform(self, write: Write, since: float, *, informs: bool = False) -> None:
+    async def _perform(self, write: Write, since: float) -> None:
         self._under_way += 1
         self._quiet.clear()
         try:
             await self._carry_out(write)
         finally:
             self._under_way -= 1
-            self._informing -= informs
             if self._under_way == 0:
                 self._quiet.set()
         self._window.answered(self._clock() - since)
         self._finish(write)
+        self._inform()
+
+    async def _perform_informative(self, write: Write, line: InformLine) -> None:
+        """What nobody waits for is followed by a rest while the server is saturated."""
+        began = self._clock()
+        await self._perform(write, began)
+        rest = self._window.rest(self._clock() - began, self._age) if line is InformLine.OTHERS else 0.0
+        if rest > 0:
+            await self._sleep(rest)
+        self._informing[line] -= 1
         self._inform()
 
     def _finish(self, write: Write) -> None:
@@ -174,29 +217,45 @@ class Performer:
 
     @property
     def _age(self) -> float:
-        """Seconds that the oldest informative write waits, events aside."""
-        since = min(self._notes.since, self._awaited.since if self._awaited is not None else math.inf)
-        return max(0.0, self._clock() - since) if since < math.inf else 0.0
+        """Seconds that the oldest informative write waits, events aside and what other programs wait for."""
+        awaited = self._awaited.since if self._awaited is not None else math.inf
+        return self._seconds_since(min(self._notes.since, awaited))
 
-    def _inform(self) -> None:
+    def _seconds_since(self, at: float) -> float:
+        return max(0.0, self._clock() - at) if at < math.inf else 0.0
+
+    def _inform(self, *, is_stepping: bool = False) -> None:
         """Begins the informative writes that there is capacity for."""
         while self._group is not None and not self._stopping:
-            note = self._permitted.popleft() if self._permitted else self._take_note()
+            line = InformLine.WAITED_FOR
+            note: Write | None = None
+            if self._informing[line] < WAITED_FOR:
+                note = self._notes.take_waited_for(self._behind)
+            if note is None:
+                line = InformLine.OTHERS
+                note = self._permitted.popleft() if self._permitted else self._take_note(is_stepping)
             if note is None:
                 return
             if not isinstance(note, EmitEvent):
                 self._behind.setdefault(object_of(note), deque())
-            self._informing += 1
-            self._group.create_task(self._perform(note, self._clock(), informs=True))
+            self._informing[line] += 1
+            self._group.create_task(self._perform_informative(note, line))
 
-    def _take_note(self) -> Write | None:
-        """The next note, or None after permits for what the engine keeps: whichever waits longer."""
-        left = self._window.size(self._age) - self._informing
+    def _take_note(self, is_stepping: bool) -> Write | None:
+        """The next note, or None after permits for what the engine keeps: whichever waits longer.
+
+        During a step no permits are given: what the engine says at its end is newer.
+        """
+        if self._awaited is None and self._notes.can_wait(self._clock(), is_backlogged=bool(self._ready)):
+            return None
+        left = self._window.size - self._informing[InformLine.OTHERS] - self._given
         if left <= 0:
             return None
         if self._awaited is not None and self._awaited.since <= self._notes.since:
-            self._tell(WritePermits(min(left, self._awaited.writes)))
-            self._awaited = None
+            if not is_stepping:
+                self._given = min(left, self._awaited.writes)
+                self._tell(WritePermits(self._given))
+                self._awaited = None
             return None
         return self._notes.take(self._behind, self._clock())
 
@@ -231,22 +290,22 @@ class Performer:
     async def _ask(self, call: Call) -> tuple[WriteError | None, str]:
         """Asks again only where the server certainly did nothing."""
         pause = FIRST_RETRY
-        for _ in range(TRIES - 1):
-            trouble, message = await self._ask_once(call)
-            if trouble is not WriteError.UNAVAILABLE or self._stopping:
-                return trouble, message
+        for tries in range(1, TRIES + 1):
+            try:
+                answer = await self._client.perform(call)
+            except NeverSent as lost:
+                trouble, message = WriteError.UNAVAILABLE, str(lost)
+            except AnswerLost as lost:
+                return WriteError.UNKNOWN, str(lost)
+            else:
+                if (found := trouble_of(answer.status, answer.body)) is None:
+                    return None, ""
+                trouble, message = found
+            if trouble is not WriteError.UNAVAILABLE or self._stopping or tries == TRIES:
+                break
             await self._sleep(pause)
             pause *= 2
-        return await self._ask_once(call)
-
-    async def _ask_once(self, call: Call) -> tuple[WriteError | None, str]:
-        try:
-            answer = await self._client.perform(call)
-        except NeverSent as trouble:
-            return WriteError.UNAVAILABLE, str(trouble)
-        except AnswerLost as trouble:
-            return WriteError.UNKNOWN, str(trouble)
-        return trouble_of(answer.status, answer.body) or (None, "")
+        return trouble, message
 
 
 def object_of(write: Write) -> Key:

@@ -152,7 +152,8 @@ class LeaderTerm:
 
     async def _decide(self) -> None:
         try:
-            await run_steps(self._engine, self._events, self._perform, self._dependencies.wall, self)
+            rest = self._performer.rest_of_a_step
+            await run_steps(self._engine, self._events, self._perform, self._dependencies.wall, self, rest=rest)
         except AssertionError as broken:
             raise BrokenEngine(str(broken), self._engine.journal.take()[-STORY:]) from broken
         except Raised as raised:

@@ -110,6 +110,7 @@ class PodCondition(Struct, frozen=True, gc=False):
     reason: str
     message: str
     at: float | None
+    new_reason: bool = False  # the pod shows another reason, or none: autoscalers wait for that, not for texts
 
 
 class Nomination(Struct, frozen=True, gc=False):

@@ -39,20 +39,24 @@ def victims_within(
     return _search(wanted, lower, going, lambda _: True)
 
 
-def may_reclaim(wanted: Sequence[Use], reserved: Sequence[Use] = ()) -> bool:
+def may_reclaim(wanted: Sequence[Use], before: Sequence[Use] = (), released: Sequence[Use] = ()) -> bool:
     """Whether the queue, with this much more, uses no more than it deserves of any resource that is wanted.
 
-    What is `reserved` of what is wanted counts as used already.
+    What comes `before` counts too; what is `released` does not.
     """
     node = wanted[0][0]
     deserved = dict(node.queue.deserved.items)
-    more: dict[str, int] = {}
-    for sign, uses in ((1, wanted), (-1, reserved)):
-        for _, requests in uses:
-            for name, amount in requests.items:
-                more[name] = more.get(name, 0) + sign * amount
-    named = [name for name in more if name in deserved]
+    named = {name for _, requests in wanted for name, _ in requests.items if name in deserved}
+    more = dict.fromkeys(named, 0)
+    for sign, uses in ((1, wanted), (1, before), (-1, released)):
+        for name, amount in (each for _, requests in uses for each in requests.items if each[0] in named):
+            more[name] += sign * amount
     return bool(named) and all(node.totals.get(name, 0) + more[name] <= deserved[name] for name in named)
+
+
+def names_deserved(wanted: Sequence[Use]) -> bool:
+    """Whether something is wanted that the queue deserves any of."""
+    return any(amount and node.queue.deserved[name] for node, requests in wanted for name, amount in requests.items)
 
 
 def victims_elsewhere(

@@ -74,7 +74,7 @@ def explain_pod(objects: Iterable[Object], settings: Settings, key: Key, now: fl
         reason, message = "Scheduled", f"runs on {pod.node}"
     ahead = [
         AheadReservation(_named(each.pod.key), each.queue, _texts(each.pod.shape.requests), each.since(now))
-        for each in capacity.in_order(capacity.in_force.values())
+        for each in capacity.reservations.in_order(capacity.in_force.values())
         if each.pod.key != key and _shares(capacity.node(each.queue), names)
     ]
     levels = [

@@ -133,7 +133,8 @@ class AdmissionLoop:
             requests, proposal = self._requests_shown(workload), refusal.proposal
             status = refused(workload, refusal.reason, refusal.message, requests, now, *refusal.also, proposal=proposal)
             emitted = () if _shows(workload, refusal) else (partial(events.refused_event, workload, refusal, now),)
-            self._records.want(record, status, *emitted, informs=informs)
+            tells = refusal if informs else None
+            self._records.want(record, status, *emitted, informs=informs, tells=tells)
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""

@@ -78,6 +78,8 @@ class WorkloadRecord:
         "reservation",
         "sent",
         "sent_events",
+        "sent_refusal",
+        "tells",
         "wanted",
     )
 
@@ -86,10 +88,12 @@ class WorkloadRecord:
         self.observed = observed
         self.is_finished = observed.is_true(FINISHED)
         self.sent: Change | None = None  # in flight
+        self.sent_refusal: Refusal | None = None  # what that tells, if that is all it does
         self.sent_events: tuple[LazyEvent, ...] = ()
         self.base = ""  # the version it was made from
         self.wanted: Change | None = None  # decided, to be sent next
         self.informs = False  # whether that is all it does
+        self.tells: Refusal | None = None  # what it tells, if that is all it does
         self.events: tuple[LazyEvent, ...] = ()  # that go with it
         self.refused_version = ""  # the version for which the server refused our write
         self.assumed = observed
@@ -156,8 +160,16 @@ class WorkloadRecord:
         self.assumed = self.observed if sent is None else _applied(self.observed, sent)
         self.decided = self.assumed if wanted is None else _applied(self.assumed, wanted)
 
-    def want(self, change: Change | None, events: tuple[LazyEvent, ...], *, informs: bool = False) -> None:
+    def want(
+        self,
+        change: Change | None,
+        events: tuple[LazyEvent, ...],
+        *,
+        informs: bool = False,
+        tells: Refusal | None = None,
+    ) -> None:
         """This is sent next; None: nothing. With what decides something it decides, whatever else it tells."""
+        self.tells = tells if self.wanted is None else None
         self.informs = informs and (self.wanted is None or self.informs)
         self.wanted, self.events = change, events
         self.decided = self.assumed if change is None else _applied(self.assumed, change)
@@ -165,6 +177,7 @@ class WorkloadRecord:
     def send(self, change: Change) -> Written:
         """The write of what was decided, which is in flight from now on."""
         self.sent, self.wanted = change, None
+        self.sent_refusal, self.tells = self.tells, None
         self.sent_events, self.events = self.events, ()
         self.base = self.observed.version
         self.assumed = self.decided
@@ -172,7 +185,7 @@ class WorkloadRecord:
 
     def settle(self) -> None:
         """Nothing is in flight any more, and nothing but what is observed and decided is assumed."""
-        self.sent, self.sent_events = None, ()
+        self.sent, self.sent_refusal, self.sent_events = None, None, ()
         self.apply_writes()
 
     def take_events(self) -> tuple[LazyEvent, ...]:
@@ -249,9 +262,19 @@ class WorkloadRecords:
         self._signals.pop(key, None)
         return self._records.pop(key)
 
-    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent, informs: bool = False) -> None:
-        """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
-        record.want(change, record.events + events, informs=informs)
+    def want(
+        self,
+        record: WorkloadRecord,
+        change: Change,
+        *events: LazyEvent,
+        informs: bool = False,
+        tells: Refusal | None = None,
+    ) -> None:
+        """This is decided, on top of what was. A later decision takes the place of one not yet sent.
+
+        A change that only tells a refusal is told again if it does not take effect.
+        """
+        record.want(change, record.events + events, informs=informs, tells=tells)
         if not (record.informs and record.key in self._unpermitted):
             self._unpermitted.pop(record.key, None)
             self.unsent[record.key] = None
@@ -387,9 +410,12 @@ class WorkloadRecords:
         if result is WriteResult.PENDING or result is None:
             record.apply_writes()
             return
-        as_planned = result is WriteResult.CONFIRMED and record.wanted is None
+        untold, is_all = record.sent_refusal, record.wanted is None
         record.settle()
-        if not as_planned:
+        if result is WriteResult.FORGOTTEN and is_all and untold is not None:
+            if record.refusal is None:
+                self.refuse(record, untold, record.refused_since)
+        elif result is not WriteResult.CONFIRMED or not is_all:
             self._forget(record)
 
     def _forget(self, record: WorkloadRecord) -> None:

@@ -78,7 +78,7 @@ def failed_event(pod: Pod, entry: Entry) -> EmitEvent:
 
 def queued(pod: Pod) -> PatchStatus:
     """In place of a condition that would still call the pod gated. Autoscalers look for Unschedulable, not for this."""
-    return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", "SchedulingQueued", RELEASED, None))
+    return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", "SchedulingQueued", RELEASED, None, True))
 
 
 def shown_as_gated(pod: Pod) -> bool:
@@ -112,8 +112,11 @@ def shows(pod: Pod, gated: str) -> bool:
 
 
 def _condition(pod: Pod, entry: Entry) -> PatchStatus:
-    turned = None if pod.scheduled is not None and pod.scheduled.status == "False" else entry.at
-    return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))
+    shown = pod.scheduled if pod.scheduled is not None and pod.scheduled.status == "False" else None
+    turned = None if shown is not None else entry.at
+    new_reason = shown is None or shown.reason != entry.reason
+    change = PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned, new_reason)
+    return PatchStatus(pod.target, change)
 
 
 def may_take_effect_later(outcome: Outcome) -> bool:

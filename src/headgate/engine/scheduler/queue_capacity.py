@@ -21,6 +21,7 @@ from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.groups import Described
 from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.engine.scheduler.queue_lines import QueueLines
+from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, ReservationPlace
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
@@ -35,7 +36,7 @@ from headgate.model.volcano import (
     asks_for_gate,
     queue_named,
 )
-from headgate.preemption.volcano import Use, may_give, may_reclaim, remove
+from headgate.preemption.volcano import Use, may_reclaim, names_deserved, remove
 from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
 
@@ -49,22 +50,6 @@ class PodUse(Struct, frozen=True):
 
     queue: str
     requests: Resources
-
-
-class QueueReservation(Struct, frozen=True):
-    """A pod that was let go and has no node."""
-
-    pod: Pod
-    queue: str
-
-    @property
-    def order(self) -> QueueOrder:
-        return QueuedPodInfo(self.pod).order
-
-    def since(self, now: float) -> float:
-        """Times that are not over, which only others can have written, do not count."""
-        at = self.pod.reserved_at
-        return at if at is not None and at <= now else self.pod.created
 
 
 class QueueCapacity:
@@ -84,39 +69,43 @@ class QueueCapacity:
         self._queues = cache.volcano_queues
         self._groups = cache.groups
         self._known = cache.pods
-        self._timeout = timeout
+        self._nominated = cache.nominations.pods
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
         self._tree = QueueTree(())
         self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
         self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
         self.use_changes = 0  # how often the use or the limits of a queue changed
-        self._reserving: dict[Key, QueueReservation] = {}  # in force or not
-        self._groups_reserving: Counter[GroupKey] = Counter()  # the number of these by group
-        self.in_force: dict[Key, QueueReservation] = {}
+        self.reservations = QueueReservations(timeout, self._needed)
+        self._beyond: dict[str, ReservationPlace] = {}  # `first_beyond` of queues that have such reservations
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._claims = QueueClaims(preempting, waiting, self.wanted, self._has_had)
+        self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
-        self._priorities: dict[str, int] = {}  # of queues that have one other than 0
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
-        self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
+        self._shares: dict[Hashable, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
         self._stale = False
         self.given_up = False  # whether what was kept for a pod is free because no node fits that pod
+        self._weighed = False  # whether what was answered may be different now, for pods that wait for their victims
         self._kept_out = False  # whether a reservation was not put in force for the sake of a pod that waits
         self._overdue = False  # whether time was over for a reservation when they were settled last
         self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
         self.next_deadline: float | None = None  # when a reservation expires, or may be made anew
         self.now = self._settled_at = 0.0
+
+    @property
+    def in_force(self) -> dict[Key, QueueReservation]:
+        return self.reservations.in_force
 
     # what is now true
 
@@ -139,7 +128,7 @@ class QueueCapacity:
 
     def groups_changed(self) -> None:
         """A group is described differently: how many of its pods start together may be another number."""
-        self._stale |= bool(self._groups_reserving)
+        self._stale |= self.reservations.any_of_groups
 
     def lose(self, queue: str) -> None:
         self.touched[queue] = None
@@ -164,7 +153,7 @@ class QueueCapacity:
         if not self.in_use:
             return
         queue = self.queue_of(info.pod)
-        info.queue_priority = self._priorities.get(queue, 0)
+        info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
         if info.pod.key not in self._known:
             return  # the entry of a gang whose oldest member is gone: it is about to be made anew
@@ -175,14 +164,27 @@ class QueueCapacity:
 
     def rank(self, info: QueuedPodInfo) -> None:
         queue = self.queue_of(info.pod)
-        info.queue_priority = self._priorities.get(queue, 0)
+        info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
-        if queue not in self._shares:
-            node = self._tree.get(queue)
-            self._shares[queue] = node.shares() if node is not None else NO_SHARE
-        return self._shares[queue]
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
+        node = self._tree.get(queue)
+        known = queue if first not in self.in_force else (queue, first)
+        if node is not None and known not in self._shares:
+            own = [each.pod.shape.requests for each in self._with(first) if each.queue == queue]
+            for requests in own:
+                node.unreserve(requests)
+            self._shares[known] = node.shares()
+            for requests in own:
+                node.reserve(requests)
+        return self._shares[known] if node is not None else NO_SHARE
+
+    def _with(self, first: Key) -> list[QueueReservation]:
+        """The reservations in force of this pod and of the others of its group."""
+        held = self.in_force.get(first)
+        if held is None or held.pod.group is None:
+            return [held] if held is not None else []
+        return [each for each in self.in_force.values() if each.pod.group == held.pod.group]
 
     def no_node(self, pod: Pod) -> None:
         """No node fits the pod: unless it reserves capacity, none is kept for it until it is tried again."""
@@ -205,19 +207,28 @@ class QueueCapacity:
     def _weigh_again(self) -> None:
         """What was answered may be different now; those from whom capacity was kept may start."""
         self._answers.clear()
+        self._weighed = True
         self._stale |= self._kept_out
         if self._kept:
             self._kept.clear()
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
+    def recheck_nominated(self, now: float) -> None:
+        """Pods that wait for their victims to leave a node are tried again if their queue does not allow them any more.
+
+        Nothing else has them tried again before that, and their nomination keeps the node from others.
+        """
+        self.refresh(now)
+        weighed, self._weighed = self._weighed, False
+        for pod in list(self._nominated.values()) if weighed else ():
+            pods = self._waiting(pod) if self.queue_of(pod) else ()
+            if pods and self.check(pods, len(pods)) is not None:
+                self.changed[pod.key] = None
+
     def take_reordered(self) -> bool:
         """Whether priorities of queues, or whether they take turns by share, have changed since the last call."""
         reordered, self._reordered = self._reordered, False
         return reordered
-
-    def in_order(self, reservations: Iterable[QueueReservation]) -> list[QueueReservation]:
-        """As their pods take their turn."""
-        return sorted(reservations, key=lambda one: (-self._priorities.get(one.queue, 0), one.order))
 
     def charge(self, pod: Pod) -> None:
         known = self._use.get(pod.key)
@@ -245,14 +256,14 @@ class QueueCapacity:
         self._add(use)
         self._candidates_changed()
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
-        self._stale |= pod.group in self._groups_reserving  # fewer of the others start together
+        self._stale |= self.reservations.has_group(pod.group)  # fewer of the others start together
         self._note_leaving(pod)
 
     def _note_leaving(self, pod: Pod) -> None:
         if pod.deleted is not None:
             self.leaves(pod.key)
         elif self._leaving.pop(pod.key, None) is not None:
-            self._answers.clear()
+            self._weigh_again()
 
     def release(self, pod: Key) -> None:
         if self.in_use:
@@ -271,12 +282,13 @@ class QueueCapacity:
         use = self._use.get(pod)
         if use is not None and self._leaving.get(pod) != use:
             self._leaving[pod] = use
+            self._stale |= bool(self.in_force) and bool(self._lines.refused)  # more may be kept from reservations
             self._weigh_again()
 
     def _freed(self) -> None:
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
         self._candidates_changed()
-        self._stale |= len(self._reserving) > len(self.in_force)
+        self._stale |= len(self.reservations) > len(self.in_force)
 
     def _candidates_changed(self) -> None:
         """What queues use decides who may be evicted on nodes, if they deserve or are guaranteed anything."""
@@ -285,8 +297,9 @@ class QueueCapacity:
 
     def waits(self, pod: Pod) -> None:
         """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
-        known, asked = self._reserving.get(pod.key), self._asked.get(pod.key)
-        if known is None and asked is None and not pod.annotations and pod.key not in self._claims:
+        known, asked = self.reservations.get(pod.key), self._asked.get(pod.key)
+        new = known is None and asked is None and pod.key not in self._claims
+        if new and not pod.annotations and pod.reserved_at is None:
             return
         queue = self.queue_of(pod)
         if (asked is not None and asked != queue) or self._claims.queue_of(pod.key) not in ("", queue):
@@ -297,35 +310,33 @@ class QueueCapacity:
                 self._freed()
             return
         found = QueueReservation(pod, queue)
-        if known is not None and _same(known, found):
-            self._reserving[pod.key] = found
-            if pod.key in self.in_force:
-                self.in_force[pod.key] = found
+        if known is not None and known.same_as(found):
+            self.reservations.put(found)
             return
         if known is not None and self._drop(pod.key):
             self._freed()
-        self._reserving[pod.key] = found
-        if pod.group is not None:
-            self._groups_reserving[pod.group] += 1
-        whole = pod.group is None or len(self._reserving) == len(self.in_force) + 1  # no member has lost it
+        self.reservations.put(found)
+        whole = pod.group is None or len(self.reservations) == len(self.in_force) + 1  # no member has lost it
         if pod.key in self._fitting and pod.key not in self._use and whole:
             self._reserve(found)
             self._weigh_again()
             self._candidates_changed()
             self.in_force[pod.key] = found
-            self._wake_at((found,), self.now)
+            self._rank_again(queue)
+            self._wake_at((found,))
         else:
             self._stale = True
 
     def _drop(self, pod: Key) -> bool:
         """Whether the pod used or reserved anything; it does no longer."""
-        use, reserving = self._use.pop(pod, None), self._reserving.pop(pod, None)
+        use = self._use.pop(pod, None)
         self._leaving.pop(pod, None)
         held = self.in_force.pop(pod, None)
         if held is not None:
             self._unreserve(held)
-        if reserving is not None and reserving.pod.group is not None:
-            self._groups_reserving -= Counter((reserving.pod.group,))
+        reserving = self.reservations.drop(pod)
+        if reserving is not None:
+            self._rank_again(reserving.queue)
         if use is not None:
             self.use_changes += 1
             self._pods[use.queue].pop(pod)
@@ -338,11 +349,13 @@ class QueueCapacity:
         self._weigh_again()
         if (node := self._changing(use.queue)) is not None:
             node.add(use.requests)
+            self._rank_again(use.queue)
 
     def _remove(self, use: PodUse) -> None:
         self._weigh_again()
         if (node := self._changing(use.queue)) is not None:
             node.remove(use.requests)
+            self._rank_again(use.queue)
 
     def _reserve(self, each: QueueReservation) -> None:
         if (node := self._changing(each.queue)) is not None:
@@ -364,7 +377,7 @@ class QueueCapacity:
 
     def refresh(self, now: float) -> None:
         """Brings the reservations in force up to date with queues, usage and time."""
-        self.now = now
+        self.now = self.reservations.now = now
         self._fitting.clear()
         if self._tree_stale:
             self._rebuild()
@@ -375,8 +388,8 @@ class QueueCapacity:
         priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
         sharing = any(queue.deserved.items for queue in self._queues.values())
         self._keeping = sharing or any(queue.guarantee.items for queue in self._queues.values())
-        self._reordered |= priorities != self._priorities or sharing != self._sharing
-        self._priorities, self._sharing = priorities, sharing
+        self._reordered |= priorities != self.reservations.priorities or sharing != self._sharing
+        self.reservations.priorities, self._sharing = priorities, sharing
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
         self._answers.clear()
@@ -391,46 +404,56 @@ class QueueCapacity:
         self._stale = True
 
     def _settle(self, now: float) -> None:
-        before, self.in_force = self.in_force, {}
+        """Puts reservations in force as far as there is capacity: first those within what their queues deserve."""
+        before = dict(self.in_force)
         for held in before.values():
             self._unreserve(held)
+        self.in_force.clear()
         self._stale, self._kept_out, self.next_deadline = False, False, None
-        units = self._units()
-        self._overdue = any(self._is_over(unit, now) for unit in units)
-        coming = self._overdue and self._node_is_coming()
-        beyond: set[str] = set()  # queues with a unit that is more than they deserve
-        later: list[list[QueueReservation]] = []  # these units, and those behind them in their queue
+        units = self.reservations.units()
+        self._overdue = any(map(self.reservations.is_over, units))
+        self.reservations.node_is_coming = self._overdue and self._node_is_coming()
+        first = {queue: self._first_beyond(queue) for queue in self.reservations.queues}
+        beyond, self._beyond = self._beyond, {queue: place for queue, place in first.items() if place is not None}
         for unit in units:
-            over, queue = self._is_over(unit, now), unit[0].queue
-            self._wake_at(unit, now)
-            if self._settled_at < self._rests_until(unit, now) <= now:
+            self._wake_at(unit)
+            if self._settled_at < self.reservations.rests_until(unit) <= now:
                 self.changed.update((each.pod.key, None) for each in unit)
-            if over and not (coming and now < self._rests_until(unit, now)):
-                continue
-            if queue in beyond or not self._within_deserved(unit):
-                beyond.add(queue)
-                later.append(unit)
-            else:
-                self._reserve_together(unit)
-        for unit in later:
+        counting = [unit for unit in units if self.reservations.counts(unit)]
+        counting.sort(key=lambda unit: self._is_beyond(unit[0]))
+        for unit in counting:
             self._reserve_together(unit)
+        self._keep_out(counting)
         self._settled_at = now
         differ = before.keys() ^ self.in_force.keys()
         self.changed.update(dict.fromkeys(sorted(differ)))
         self._weigh_again()
-        if differ:
+        if differ or beyond != self._beyond:
             self._candidates_changed()
-        if before.keys() - self.in_force.keys():
+        if before.keys() - self.in_force.keys() or beyond != self._beyond:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
-    def _units(self) -> list[list[QueueReservation]]:
-        """Pods by themselves, and those of a gang that has not started, in the order of the queue."""
-        units: dict[Key | GroupKey, list[QueueReservation]] = {}
-        waiting = {group for group in self._groups_reserving if self._needed(group) > 0}
-        for each in self.in_order(self._reserving.values()):
-            group = each.pod.group
-            units.setdefault(group if group is not None and group in waiting else each.pod.key, []).append(each)
-        return list(units.values())
+    def _rank_again(self, queue: str) -> None:
+        """Other reservations of this queue, or of one above it, may be within what their queue deserves now."""
+        if not self.reservations.has(queue):
+            self._beyond.pop(queue, None)
+        if not self._keeping or self._tree_stale or not len(self.reservations):
+            return
+        node = self._tree.get(queue)
+        for level in node.path() if node is not None else ():
+            if self.reservations.has(level.name) and self._beyond.get(level.name) != self._first_beyond(level.name):
+                self._stale = True
+
+    def _first_beyond(self, queue: str) -> ReservationPlace | None:
+        node = self._tree.get(queue)
+        return self.reservations.first_beyond(node) if node is not None else None
+
+    def _is_beyond(self, each: QueueReservation) -> bool:
+        """Whether the reservation is more than its queue deserves, or behind one that is."""
+        first, node = self._beyond.get(each.queue), self._tree.get(each.queue)
+        if node is None or not names_deserved([(node, each.pod.shape.requests)]):
+            return True
+        return first is not None and first <= self.reservations.place_of(each.pod, each.queue)
 
     def _needed(self, group: GroupKey) -> int:
         """How many pods of the group start together: none of one that is no gang, or that has started."""
@@ -440,69 +463,67 @@ class QueueCapacity:
         there = sum(pod.key in self._use and pod.deleted is None for pod in members)
         return gang.min_count - there if gang is not None else 0
 
-    def _within_deserved(self, unit: Sequence[QueueReservation]) -> bool:
-        found = [(self._tree.get(each.queue), each.pod.shape.requests) for each in unit]
-        uses = [(node, requests) for node, requests in found if node is not None]
-        return len(uses) == len(unit) and may_reclaim(uses)
-
     def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
         """Puts those in force that fit, if they are as many as start together: any members of a gang, as in `check`."""
-        taken: list[QueueReservation] = []
         for each in unit:
             node = self._tree.get(each.queue)
             if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
                 self._reserve(each)
-                use = node, each.pod.shape.requests
-                if self._claims.kept_from(each.pod, use, self._tree, self._going, self._lines.refused):
-                    self._unreserve(each)
-                    self._kept_out = True
-                else:
-                    taken.append(each)
-        group = unit[0].pod.group
-        if group is not None and len(taken) < self._needed(group):
-            for each in taken:
-                self._unreserve(each)
-            return
-        self.in_force |= {each.pod.key: each for each in taken}
+                self.in_force[each.pod.key] = each
+        self._keep_whole(unit)
 
-    def _since(self, unit: Sequence[QueueReservation], now: float) -> float:
-        return max(each.since(now) for each in unit)
+    def _keep_whole(self, unit: Sequence[QueueReservation]) -> None:
+        """Of a gang that has not started nothing is in force unless enough of it is."""
+        held, group = [each for each in unit if each.pod.key in self.in_force], unit[0].pod.group
+        if group is not None and held and len(held) < self._needed(group):
+            self._put_out(held)
 
-    def _is_over(self, unit: Sequence[QueueReservation], now: float) -> bool:
-        return now >= self._since(unit, now) + self._timeout
+    def _put_out(self, held: Iterable[QueueReservation]) -> None:
+        for each in held:
+            self._unreserve(self.in_force.pop(each.pod.key))
 
-    def _rests_until(self, unit: Sequence[QueueReservation], now: float) -> float:
-        """When pods whose reservation has expired may reserve again, so that they do not do so at once."""
-        return self._since(unit, now) + 2 * self._timeout
+    def _keep_out(self, units: list[list[QueueReservation]]) -> None:
+        """Puts out whoever would be evicted for a pod that waits, the last first; others may have what is left."""
+        for unit in reversed(units) if self._lines.refused else ():
+            self._put_out(each for each in unit if each.pod.key in self.in_force and self._is_kept_from(each))
+            self._keep_whole(unit)
+        for unit in units if self._kept_out else ():
+            if not any(each.pod.key in self.in_force for each in unit):
+                self._reserve_together(unit)
+                self._put_out(each for each in unit if each.pod.key in self.in_force and self._is_kept_from(each))
+                self._keep_whole(unit)
 
-    def _wake_at(self, unit: Sequence[QueueReservation], now: float) -> None:
-        for at in (self._since(unit, now) + self._timeout, self._rests_until(unit, now)):
-            if at > now and (self.next_deadline is None or at < self.next_deadline):
+    def _is_kept_from(self, each: QueueReservation) -> bool:
+        node = self._tree.get(each.queue)
+        use = (node, each.pod.shape.requests) if node is not None else None
+        refused = self._lines.refused
+        kept = use is not None and self._claims.kept_from(each.pod, use, self._tree, self._going, refused) is not None
+        self._kept_out |= kept
+        return kept
+
+    def _wake_at(self, unit: Sequence[QueueReservation]) -> None:
+        for at in self.reservations.deadlines(unit):
+            if self.next_deadline is None or at < self.next_deadline:
                 self.next_deadline = at
 
-    def expired(self, pod: Pod, now: float) -> NotNow | None:
+    def expired(self, pod: Pod) -> NotNow | None:
         """Why the pod does not reserve capacity again yet, although its queue has some and no node fits."""
-        known = self._reserving.get(pod.key)
+        known, timeout = self.reservations.get(pod.key), self.reservations.timeout
         if known is None or pod.key in self.in_force or known.pod.reserved_at is None:
             return None
-        rest = self._rest(known, now)
+        rest = self.reservations.rest(known)
         if rest is None:
             return None
         message = (
-            f"no node came within {self._timeout:g}s: it does not reserve capacity of queue {known.queue} any more, "
+            f"no node came within {timeout:g}s: it does not reserve capacity of queue {known.queue} any more, "
             f"and may again in {rest:.0f}s"
         )
-        return NotNow(GATED, message, WAKE_ON, {"queue": known.queue, "timeout": str(self._timeout)})
-
-    def _rest(self, reservation: QueueReservation, now: float) -> float | None:
-        """For how long the pod, whose time is over, does not reserve again; None if it may."""
-        rest = reservation.since(now) + 2 * self._timeout - now
-        return rest if 0 < rest <= self._timeout else None
+        return NotNow(GATED, message, WAKE_ON, {"queue": known.queue, "timeout": str(timeout)})
 
     def _has_had(self, pod: Pod) -> bool:
         """Whether the pod has its capacity, or had it for its time and no node came."""
-        known = self._reserving.get(pod.key)
-        in_vain = known is not None and known.pod.reserved_at is not None and self._rest(known, self.now) is not None
+        known = self.reservations.get(pod.key)
+        in_vain = known is not None and known.pod.reserved_at is not None and self.reservations.rest(known) is not None
         return pod.key in self.in_force or in_vain
 
     def wanted(self, pods: Sequence[Pod]) -> list[Use] | None:
@@ -548,7 +569,7 @@ class QueueCapacity:
                 found = self._kept_reservation(pod, queue, allowed)
             else:
                 first = oldest if allowed < needed else pod  # whose place in the queue it is: that of its gang
-                found = self._check_one(pod, queue, first, allowed, taken=taken, displaced=displaced)
+                found = self._check_one(pods[allowed:], queue, first, allowed, taken=taken, displaced=displaced)
             if found is not None:
                 break
             if pod.key in self._lines.refused:
@@ -574,7 +595,7 @@ class QueueCapacity:
 
     def _check_one(
         self,
-        pod: Pod,
+        pods: Sequence[Pod],
         queue: str,
         first: Pod,
         allowed: int,
@@ -582,11 +603,12 @@ class QueueCapacity:
         taken: list[Use],
         displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
-        order = QueuedPodInfo(first).order
+        """Why the queue has no capacity for the first of these pods, which start together with those `taken`."""
+        pod, order = pods[0], QueuedPodInfo(first).order
         if self._lines.stands_elsewhere(first.key, queue, order):
             self._passes(first.key)
         found = self._group_refusal(pod, queue, allowed)
-        found = found or self._refusal(pod, queue, order, allowed, taken=taken, displaced=displaced)
+        found = found or self._refusal(pods, queue, order, allowed, taken=taken, displaced=displaced)
         if found is not None and self._lines.refuse(first.key, queue, order):
             self._stale |= self._may_displace(first, queue)
         elif found is None and not displaced:
@@ -609,7 +631,7 @@ class QueueCapacity:
 
     def _refusal(
         self,
-        pod: Pod,
+        pods: Sequence[Pod],
         queue: str,
         order: QueueOrder,
         allowed: int,
@@ -617,9 +639,10 @@ class QueueCapacity:
         taken: list[Use],
         displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
-        """Why the queue has no capacity for the pod on top of those `taken`; otherwise it is taken too."""
+        """Why the queue has no capacity for the first on top of those `taken`; otherwise it is taken too."""
+        pod = pods[0]
         node, requests = self._tree.get(queue), pod.shape.requests
-        alike = (queue, requests, pod.priority, opted_in(pod))
+        alike = (queue, requests, pod.priority, opted_in(pod), self.reservations.since(pod, queue))
         if not taken and (known := self._answers.get(alike)) is not None:
             return known if known.allowed == allowed else msgspec.structs.replace(known, allowed=allowed)
         if node is None:
@@ -636,7 +659,7 @@ class QueueCapacity:
         if head is not None and head[0] < order:
             message = f"waiting behind {head[1].namespace}/{head[1].name}, the first in queue {queue}"
             return _not_now(pod, message, {"queue": queue}, allowed, alike)
-        if not node.fits(requests) and not self._displace(node, pod, displaced):
+        if not node.fits(requests) and not self._displace(pods, node, displaced):
             short = node.shortage(requests)
             numbers: dict[str, int | str] = {"queue": queue}
             if short is not None:
@@ -665,7 +688,7 @@ class QueueCapacity:
         kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going) if node is not None else None
         if kept is None:
             return None
-        alike = (queue, requests, pod.priority, opted_in(pod))
+        alike = (queue, requests, pod.priority, opted_in(pod), self.reservations.since(pod, queue))
         self._kept[alike] = kept
         return _not_now(pod, *kept.says(queue, self.queue_of(kept.pods[0])), allowed, alike)
 
@@ -673,49 +696,51 @@ class QueueCapacity:
         found = [(self._tree.get(use.queue), use.requests) for use in self._leaving.values()]
         return [(node, requests) for node, requests in found if node is not None]
 
-    def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, QueueReservation]) -> bool:
-        """Whether the pod fits once reservations that give way to it, the last in order first, are set aside."""
-        within = self._claims.may_evict(pod) and may_reclaim([(node, pod.shape.requests)])
-        others = [each for each in self.in_force.values() if each.pod.key not in displaced]
-        others = [each for each in others if within or each.pod.priority < pod.priority]
-        aside: list[QueueReservation] = []
-        for each in reversed(self.in_order(others)):
-            if not self._gives_way(each, node, pod, within=within):
-                continue
+    def _displace(self, pods: Sequence[Pod], node: VolcanoQueueNode, displaced: dict[Key, QueueReservation]) -> bool:
+        """Whether the first of these pods, which start together, fits once all reservations after it are set aside.
+
+        Then the reservations that are settled with it leave it in force, so no two can displace each other.
+        """
+        aside = self._after(pods, node) if not displaced else []
+        for each in aside:
             self._unreserve(each)
-            aside.append(each)
-            if node.fits(pod.shape.requests):
-                displaced |= {one.pod.key: one for one in aside}
-                return True
+        if aside and node.fits(pods[0].shape.requests):
+            displaced |= {each.pod.key: each for each in aside}
+            return True
         for each in aside:
             self._reserve(each)
         return False
 
-    def _gives_way(self, each: QueueReservation, node: VolcanoQueueNode, pod: Pod, *, within: bool) -> bool:
-        """Whether a reservation is less than the pod: of a queue that has too much, or of lower priority.
+    def _after(self, pods: Sequence[Pod], node: VolcanoQueueNode) -> list[QueueReservation]:
+        """The reservations in force that come after one for these pods."""
+        places = self.reservations
+        place, beyond = places.place_of(pods[0], node.name), not self.within_deserved(pods, node)
+        found = [(each, places.place_of(each.pod, each.queue)) for each in self.in_force.values()]
+        own = [each for each, theirs in found if each.queue == node.name and theirs > place]
+        others = [(each, theirs) for each, theirs in found if each.queue != node.name]
+        return own + [each for each, theirs in others if (beyond, place) < (self._is_beyond(each), theirs)]
 
-        Those of queues of higher priority stay: they come first. So do those that would have the pod evicted.
-        """
-        theirs, requests = self._tree.get(each.queue), pod.shape.requests
-        if theirs is None:
+    def within_deserved(self, pods: Sequence[Pod], node: VolcanoQueueNode) -> bool:
+        """Whether the queue uses no more than it deserves with these of its pods and with what is reserved before."""
+        place = self.reservations.place_of(pods[0], node.name)
+        first = self._beyond.get(node.name)
+        if not node.queue.deserved.items or (first is not None and first < place):
             return False
-        reserved = theirs, each.pod.shape.requests
-        names = [name for name, _ in requests.items]
-        if within and theirs is not node and theirs.queue.reclaimable and may_give(reserved, names):
-            return True
-        later = self._priorities.get(each.queue, 0) <= self._priorities.get(node.name, 0)
-        if each.pod.priority >= pod.priority or not later:
-            return False
-        if theirs is node or not node.queue.reclaimable or not self._claims.may_evict(each.pod):
-            return True
-        node.add(requests)
-        gives = may_give((node, requests), [name for name, _ in each.pod.shape.requests.items])
-        node.remove(requests)
-        return not gives or not may_reclaim([reserved], [reserved])
+        keys = {pod.key for pod in pods}
+        before = [each for each in self.reservations.before(place, node) if each.pod.key not in keys]
+        wanted = [(node, pod.shape.requests) for pod in pods if self.queue_of(pod) == node.name]
+        uses = [(node, each.pod.shape.requests) for each in before]
+        return may_reclaim(wanted, uses, self.reservations.held(node))
 
     def _passes(self, pod: Key) -> None:
         if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def keeps_place(self, pod: Pod) -> None:
+        """The pod, or the gang whose first it is, backs off after a failed write: nobody overtakes it meanwhile."""
+        queue = self.queue_of(pod) if pod.gates else ""
+        if queue and self._is_fifo(queue):
+            self._lines.refuse(pod.key, queue, QueuedPodInfo(pod).order)
 
     def _is_fifo(self, queue: str) -> bool:
         node = self._tree.get(queue)
@@ -736,12 +761,6 @@ class QueueCapacity:
     def pods_of(self, queue: str) -> Iterable[Key]:
         """The pods of this queue on nodes."""
         return tuple(self._pods.get(queue, ()))
-
-    def not_ahead(self, queue: VolcanoQueueNode, pod: Pod) -> list[tuple[VolcanoQueueNode, Resources]]:
-        """What the queue reserves for this pod and for those that take their turn after it."""
-        order = QueuedPodInfo(pod).order
-        behind = [each for each in self.in_force.values() if each.queue == queue.name and each.order >= order]
-        return [(queue, each.pod.shape.requests) for each in behind]
 
     def refuses(self, pod: Key) -> bool:
         """Whether the pod, or the gang whose first it is, waits for its queue."""
@@ -773,12 +792,6 @@ def opted_in(pod: Pod) -> bool:
 def reason_for(pod: Pod) -> str:
     """The reason of a pod that its queue does not allow: without having asked for the gate, that of Volcano."""
     return GATED if opted_in(pod) else UNSCHEDULABLE
-
-
-def _same(one: QueueReservation, other: QueueReservation) -> bool:
-    same_order = one.order == other.order and one.pod.reserved_at == other.pod.reserved_at
-    same_pod = one.pod.uid == other.pod.uid and one.pod.group == other.pod.group
-    return same_order and same_pod and one.queue == other.queue and one.pod.shape.requests == other.pod.shape.requests
 
 
 def _not_now(

@@ -67,7 +67,7 @@ class QueueUnits:
         wanted = [(mine, pod.shape.requests) for pod in needed]
         given = self._given(wanted, others, apart=preemptor.single)
         by_priority = Reach(frozenset(pods - given))
-        if not given or not may_reclaim(wanted, capacity.not_ahead(mine, needed[0])):
+        if not given or not capacity.within_deserved(needed, mine):
             return (by_priority,)
         return by_priority, Reach(by_priority.kept, frozenset(given))
 
@@ -180,7 +180,7 @@ class QueuePreemptStage:
         add(kept)
         within = victims_within(wanted, priority, own, self._units.going([node]))
         remove(kept)
-        if within is not None or kept or not may_reclaim(wanted):
+        if within is not None or kept or not self._capacity.within_deserved(pods, node):
             return within
         everywhere = [level for level in self._capacity.nodes() if level is not node]
         units = [unit for each in everywhere for unit in self._units.of(each)]
@@ -233,4 +233,4 @@ class ReclaimedNodes:
         if any(gone_by < self._capacity.now for gone_by in leaving):
             return False
         node = self._capacity.node(self._capacity.queue_of(pod))
-        return node is not None and may_reclaim([(node, pod.shape.requests)], self._capacity.not_ahead(node, pod))
+        return node is not None and self._capacity.within_deserved([pod], node)
