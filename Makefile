@@ -35,6 +35,8 @@ nightly: $(READY)  ## a hundred thousand random histories of each plane against 
 	$(BIN)/python tests/nightly.py
 	$(BIN)/python tests/hostile/nightly_leaks.py
 	$(BIN)/python examples/16-autoscaled-day/day.py
+	$(BIN)/python tests/kubernetes/assets.py
+	$(BIN)/python -m pytest tests/kubernetes/nightly_kubectl.py
 
 day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with gates and without; draws the picture anew
 	$(BIN)/python examples/16-autoscaled-day/day.py --svg examples/16-autoscaled-day/day.svg

@@ -44,6 +44,12 @@ def test_a_new_job_is_completed(given: Json, field: str, expected: object) -> No
     assert created(stored) == stored, "doing it twice changes nothing more"
 
 
+def test_what_an_old_client_leaves_open_in_the_metadata_of_a_template_is_not_kept() -> None:
+    given = job()
+    given["spec"]["template"]["metadata"] = {"creationTimestamp": None, "annotations": {}, "labels": {"a": "b"}}
+    assert created(given)["spec"]["template"]["metadata"] == {"labels": {**GENERATED, "a": "b"}}
+
+
 def test_a_job_that_selects_by_hand_is_left_alone() -> None:
     given = job(manualSelector=True, selector={"matchLabels": {"a": "b"}})
     given["spec"]["template"]["metadata"] = {"labels": {"a": "b"}}

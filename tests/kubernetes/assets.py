@@ -2,7 +2,8 @@
 
 `python tests/kubernetes/assets.py` makes sure of all of them and prints where they are. A program is taken from
 `KUBEBUILDER_ASSETS` when it is there, otherwise from a cache that is filled once: etcd from the system's packages, the
-Kubernetes programs built with Go from the module that `go.mod` beside this file pins.
+Kubernetes programs built with Go from the module that `go.mod` beside this file pins, and an older kubectl from that of
+`oldest/go.mod`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+OLDEST = HERE / "oldest"
 BUILT = ("kube-apiserver", "kube-scheduler", "kubectl")
 PROGRAMS = (*BUILT, "etcd")
 DEBIAN_PACKAGE = "etcd-server"
@@ -27,11 +29,11 @@ class MissingProgram(Exception):
     """A program could not be obtained; the text says what to do about it."""
 
 
-def pinned_version() -> str:
-    """The version of Kubernetes that go.mod asks for, such as v1.36.3."""
-    found = re.search(r"^require k8s\.io/kubernetes (v\S+)$", (HERE / "go.mod").read_text(), re.MULTILINE)
+def pinned_version(module: Path = HERE) -> str:
+    """The version of Kubernetes that the go.mod in that folder asks for, such as v1.36.3."""
+    found = re.search(r"^require k8s\.io/kubernetes (v\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     if found is None:
-        raise MissingProgram("tests/kubernetes/go.mod requires no k8s.io/kubernetes")
+        raise MissingProgram(f"{module / 'go.mod'} requires no k8s.io/kubernetes")
     return found.group(1)
 
 
@@ -43,9 +45,14 @@ def program(name: str) -> Path:
     return _etcd() if name == "etcd" else _built(name)
 
 
-def cache_folder() -> Path:
+def oldest_kubectl() -> Path:
+    """A kubectl of some years ago, as many have it who talk to a cluster of today."""
+    return _built("kubectl", OLDEST)
+
+
+def cache_folder(module: Path) -> Path:
     root = os.environ.get("HEADGATE_CACHE") or Path.home() / ".cache" / "headgate"
-    return Path(root) / f"kubernetes-{pinned_version()}"
+    return Path(root) / f"kubernetes-{pinned_version(module)}"
 
 
 def _etcd() -> Path:
@@ -67,23 +74,23 @@ def _installed_etcd() -> str | None:
     return shutil.which("etcd")
 
 
-def _built(name: str) -> Path:
+def _built(name: str, module: Path = HERE) -> Path:
     """The cached program, built anew when go.mod, go.sum or the way to build it changed."""
-    target, stamp = cache_folder() / name, cache_folder() / f"{name}.stamp"
-    if target.is_file() and stamp.is_file() and stamp.read_text() == _stamp():
+    target, stamp = cache_folder(module) / name, cache_folder(module) / f"{name}.stamp"
+    if target.is_file() and stamp.is_file() and stamp.read_text() == _stamp(module):
         return target
-    _build(name, target)
-    stamp.write_text(_stamp())
+    _build(name, target, module)
+    stamp.write_text(_stamp(module))
     return target
 
 
-def _stamp() -> str:
-    parts = [(HERE / "go.mod").read_bytes(), (HERE / "go.sum").read_bytes(), " ".join(_flags()).encode()]
+def _stamp(module: Path) -> str:
+    flags = " ".join(_flags(pinned_version(module))).encode()
+    parts = [(module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), flags]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def _flags() -> list[str]:
-    version = pinned_version()
+def _flags(version: str) -> list[str]:
     major, minor, _ = version.removeprefix("v").split(".", 2)
     # Without these the programs call themselves v0.0.0, and kube-apiserver derives its feature set from the version.
     named = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
@@ -91,28 +98,28 @@ def _flags() -> list[str]:
     return ["-trimpath", "-ldflags", " ".join(["-s", "-w", *linked])]
 
 
-def _build(name: str, target: Path) -> None:
-    go = shutil.which("go")
+def _build(name: str, target: Path, module: Path) -> None:
+    go, version = shutil.which("go"), pinned_version(module)
     if go is None:
-        raise MissingProgram(f"{name} {pinned_version()} is built with Go, and there is no `go`: install Go, {OR_ELSE}")
+        raise MissingProgram(f"{name} {version} is built with Go, and there is no `go`: install Go, {OR_ELSE}")
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}")
-    _say(f"building {name} {pinned_version()} with Go; minutes the first time")
+    _say(f"building {name} {version} with Go; minutes the first time")
     started = time.monotonic()
-    command: list[str | Path] = [go, "build", *_flags(), "-o", unfinished, f"k8s.io/kubernetes/cmd/{name}"]
-    done = subprocess.run(command, cwd=HERE, check=False)
+    command: list[str | Path] = [go, "build", *_flags(version), "-o", unfinished, f"k8s.io/kubernetes/cmd/{name}"]
+    done = subprocess.run(command, cwd=module, check=False)
     if done.returncode != 0:
         raise MissingProgram(f"building {name} failed (see above): mend that, {OR_ELSE}")
-    _check_version(unfinished)
+    _check_version(unfinished, version)
     unfinished.replace(target)
     _say(f"built {name} in {time.monotonic() - started:.0f} s")
 
 
-def _check_version(built: Path) -> None:
+def _check_version(built: Path, version: str) -> None:
     ask = ["version", "--client"] if built.stem == "kubectl" else ["--version"]
     said = subprocess.run([built, *ask], capture_output=True, text=True, check=False).stdout
-    if pinned_version() not in said:
-        raise MissingProgram(f"{built} was to be {pinned_version()} but says {said.strip()!r}")
+    if version not in said:
+        raise MissingProgram(f"{built} was to be {version} but says {said.strip()!r}")
 
 
 def _say(text: str) -> None:

@@ -49,6 +49,17 @@ EXCHANGES: dict[str, list[Step]] = {
     ],
     "a plain job": [create(job(), JOBS), get(THE_JOB)],
     "a job that always restarts": [create(job(template={"spec": {"containers": [container()]}}), JOBS)],
+    "a job of an old client": [
+        create(
+            job(
+                template={
+                    "metadata": {"creationTimestamp": None, "labels": {"a": "b"}},
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "resources": {}}]},
+                }
+            ),
+            JOBS,
+        )
+    ],
     "a job with a negative parallelism": [create(job(parallelism=-1), JOBS)],
     "a job with negative completions": [create(job(completions=-1), JOBS)],
     "a job with a negative backoff limit": [create(job(backoffLimit=-1), JOBS)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 
 from headgate.apiserver.defaulting.fields import JOB_SPEC, with_canonical_quantities, without_unknown
-from headgate.apiserver.defaulting.pods import default_pod_spec
+from headgate.apiserver.defaulting.pods import default_pod_template
 from headgate.apiserver.messages import Json
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
@@ -19,8 +19,7 @@ _UNLIMITED = 2**31 - 1
 def default_job(job: Json) -> Json:
     """The Job with counts and pod template defaulted; idempotent."""
     spec = _with_counts(without_unknown(job.get("spec") or {}, JOB_SPEC))
-    template = spec.get("template") or {}
-    spec["template"] = {**template, "spec": default_pod_spec(template.get("spec") or {})}
+    spec["template"] = default_pod_template(spec.get("template") or {})
     return {**job, "spec": spec}
 
 

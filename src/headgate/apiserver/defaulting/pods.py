@@ -11,6 +11,7 @@ from headgate.apiserver.defaulting.fields import (
     cached_quantity,
     canonical_quantities,
     with_canonical_quantities,
+    without_empty,
     without_empty_lists,
     without_unknown,
 )
@@ -54,6 +55,13 @@ def new_pod(pod: Json) -> Json:
     whole = default_pod(pod)
     spec = with_label_keys(whole["spec"], pod["metadata"].get("labels") or {})
     return {**whole, "spec": spec, "status": _first_status(spec, pod["metadata"].get("creationTimestamp"))}
+
+
+def default_pod_template(template: Json) -> Json:
+    """The template with its pod's spec defaulted, and without empty fields of its metadata."""
+    given = template.get("metadata")
+    metadata = {"metadata": without_empty(given)} if given else {}
+    return {**template, **metadata, "spec": default_pod_spec(template.get("spec") or {})}
 
 
 def default_pod_spec(spec: Json) -> Json:

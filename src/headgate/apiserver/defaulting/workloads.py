@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.defaulting.pods import default_pod_spec
+from headgate.apiserver.defaulting.pods import default_pod_template
 from headgate.apiserver.messages import Json
 
 _ROLLING_UPDATE: Json = {"maxUnavailable": "25%", "maxSurge": "25%"}
@@ -40,9 +40,7 @@ def default_stateful_set(stateful_set: Json) -> Json:
 def _with_template(workload: Json) -> Json:
     """The spec with one replica and its pod template defaulted."""
     spec = _defaulted(workload.get("spec") or {}, {"replicas": 1})
-    template = spec.get("template") or {}
-    whole = {**template, "spec": default_pod_spec(template.get("spec") or {})}
-    return {**spec, "template": {"metadata": {}, **whole}}
+    return {**spec, "template": {"metadata": {}, **default_pod_template(spec.get("template") or {})}}
 
 
 def _defaulted(spec: Json, defaults: Json) -> Json:
