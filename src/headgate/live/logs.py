@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Protocol
@@ -22,6 +23,7 @@ class LogLevel(IntEnum):
     ERROR = 3
 
 
+_PLAIN = re.compile(r'[^ "=]+').fullmatch
 Line = Callable[[float, LogLevel, str, Fields], str]
 
 
@@ -141,6 +143,6 @@ def _fields(entry: Entry) -> dict[str, object]:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    if text and text.isprintable() and not any(mark in text for mark in ' "='):
+    if _PLAIN(text) is not None and text.isprintable():
         return text
     return msgspec.json.encode(text).decode()
