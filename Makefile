@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+unexport PYTHONDONTWRITEBYTECODE  # or every process that tests start compiles all of it anew
 
 .PHONY: run test check test-kubernetes test-kueue nightly day fleet bench lock
 
@@ -54,7 +55,7 @@ bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_queues.py
 	$(BIN)/python benchmarks/bench_queues.py --shape large-scale
 	$(BIN)/python tests/kubernetes/assets.py
-	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 3
+	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 5
 	$(BIN)/python benchmarks/bench_kubernetes.py --nodes 5000 --pods 10000 --rounds 1
 	$(BIN)/python benchmarks/bench_gated.py --rounds 10
 	$(BIN)/python benchmarks/bench_queue_gates.py
@@ -67,6 +68,7 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 lock: $(READY)  ## resolve the dependencies anew

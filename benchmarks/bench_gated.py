@@ -114,7 +114,7 @@ async def bind_all(course: Course, namespace: str) -> Round:
         waiting = [pod(f"pod-{index}") for index in range(course.pods)]
         await create_pods(course.client, namespace, waiting)
         await watch.until("all pods are seen", lambda: len(watch.pods) == course.pods, PATIENCE)
-        runner = our_scheduler(course, namespace, ())
+        runner = our_scheduler(course, namespace)
         try:
             await watch.until("the first pod is bound", lambda: watch.bound > 0, PATIENCE)
             start_cpu, servers, meter = runner.cpu_seconds, _server_cpu(course), Meter()
@@ -165,7 +165,7 @@ async def on_clusters(clusters: Sequence[Cluster], node_count: int, pod_count: i
 async def _prepared(cluster: Cluster, client: Client, node_count: int, pod_count: int) -> Course:
     names = [f"node-{index}" for index in range(node_count)]
     await create_nodes(client, map(node, names))
-    return Course(cluster, client, names, pod_count)
+    return Course(cluster, client, names, pod_count, cluster.kubeconfig_of_own_account())
 
 
 COLUMNS = ("bound/s", "own CPU ms/pod", "start CPU s", "CPUs elsewhere")

@@ -190,8 +190,7 @@ class RawPatches:
 
 
 def our_process(course: Course, _namespace: str, _waiting: Sequence[PodSeen]) -> OurProcess:
-    cluster = course.cluster
-    return OurProcess(cluster.kubeconfig_of_own_account(), cluster.folder / "headgate.log", "--no-leader-elect")
+    return OurProcess(course.account, course.cluster.folder / "headgate.log", "--no-leader-elect")
 
 
 RAW, OURS = "raw", "headgate"
@@ -241,7 +240,7 @@ async def on_cluster(cluster: Cluster, queues: int, pod_count: int, rounds: int)
             kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": f"q{number}"}}
             path = "/apis/scheduling.volcano.sh/v1beta1/queues"
             await client.create(path, {**kind, "spec": {"capability": {"cpu": str(pod_count)}}})
-        course = Course(cluster, client, (), pod_count)
+        course = Course(cluster, client, (), pod_count, cluster.kubeconfig_of_own_account())
         print(f"\na real kube-apiserver: {queues} queues, {pod_count} gated pods, no node\n\n{HEADING}")
         made: dict[str, list[Removals]] = {RAW: [], OURS: []}
         for number in range(rounds):

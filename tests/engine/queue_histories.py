@@ -34,6 +34,7 @@ from headgate.model.volcano import (
     QUEUE_ANNOTATIONS,
     QUEUE_GATE,
     QUEUE_GATES,
+    RESERVED_AT,
     ROOT,
     DequeueStrategy,
     QueueState,
@@ -62,7 +63,9 @@ class QueueCluster(Cluster):
                 return self._ungated(known, ((index, gate),))
             case PatchSpec(change=QueueReservation(at, gates)):
                 changed = self._ungated(known, gates)
-                return changed if isinstance(changed, WriteError) else replace(changed, reserved_at=at)
+                if isinstance(changed, WriteError):
+                    return changed
+                return replace(changed, reserved_at=at, annotations={**changed.annotations, RESERVED_AT: str(at)})
             case PatchStatus(change=VolcanoQueueStatus() as status):
                 return replace(known, **asdict(status))
             case PatchStatus(change=PodGroupStatus() as status):

@@ -160,10 +160,18 @@ def test_of_several_stages_the_one_that_allows_the_fewest_decides():
     one, two = PodLimit(2), PodLimit(1)
     two.name = "Tighter"
     infos = [QueuedPodInfo(pod(name)) for name in "abc"]
-    parts = CapacityStages((one, two)).run(Batch(infos, equal=True))
+    stages = CapacityStages((one, two))
+    parts = stages.run(Batch(infos, equal=True))
     first = next(parts)
     assert isinstance(first, Batch)
     assert first.infos == infos[:1]
+    stages.charge(infos[0].pod)
     refused = next(parts)
     assert isinstance(refused, DeferredEntry)
     assert (refused.info, refused.stage) == (infos[1], "Tighter")
+
+
+def test_what_a_pod_is_allowed_that_no_node_fits_is_for_the_next():
+    infos = [QueuedPodInfo(pod(name)) for name in "ab"]
+    parts = list(CapacityStages((PodLimit(1),)).run(Batch(infos, equal=True)))
+    assert [each.infos for each in parts if isinstance(each, Batch)] == [infos[:1], infos[1:]]

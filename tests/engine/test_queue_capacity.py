@@ -395,6 +395,19 @@ def test_d16_with_the_feature_off_every_gate_is_removed_also_beside_those_of_oth
     assert steps.let_go == []
 
 
+@pytest.mark.parametrize("trouble", [WriteError.REFUSED, WriteError.CONFLICT])
+def test_d16_with_the_feature_off_a_removal_that_is_refused_is_made_anew_after_a_back_off(trouble):
+    steps = Queues(queue("team", 1000), queued("a"), settings=Settings(volcano=VolcanoSettings(gates=False)))
+    steps.step(Outcome(steps.removal("a"), trouble))
+    assert steps.let_go == []
+    steps.see(queued("a", gates=("example.com/theirs", QUEUE_GATE)))
+    assert steps.let_go == []
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.removal("a").change.gates == ((1, QUEUE_GATE),)
+    steps.step(Outcome(steps.removal("a"))).see(queued("a", gates=("example.com/theirs",)))
+    assert steps.let_go == []
+
+
 def test_d17_a_pod_is_never_bound_while_any_gate_stays():
     steps = Queues(queue("team", 1000), node("n", cpu=4000), queued("a", gates=(QUEUE_GATE, "example.com/theirs")))
     assert steps.binds == {}
@@ -428,6 +441,14 @@ def test_d14_a_reservation_expires_and_others_go_on():
     steps.later(100.0, TimerFired("scheduling"))
     assert steps.binds == {"b": "n"}
     assert steps.reasons == {"a": "SchedulingGated"}
+
+
+def test_d14_also_one_that_differs_in_nothing_is_let_go_when_a_reservation_expires():
+    """Both are tried together: what the first one was allowed and has no use for is the other's."""
+    steps = Queues(queue("team", 1000), node("n"), reserving(0.0), elsewhere("b", created=1.0), settings=TIMES)
+    steps.later(100.0, TimerFired("scheduling"))
+    assert steps.let_go == ["b"]
+    assert steps.reasons == {"a": "SchedulingGated", "b": "Unschedulable"}
 
 
 def test_an_expired_reservation_rests_before_it_is_made_again():

@@ -234,6 +234,34 @@ def test_a_removal_that_is_under_way_is_sent_again_although_the_binding_failed_m
     assert removal in [each for each in steps.effects if isinstance(each, PatchSpec)]
 
 
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN])
+def test_a_removal_that_failed_is_decided_anew_if_the_queue_has_no_capacity_for_the_pod_by_now(trouble):
+    steps = Queues(queue("team", 1000), elsewhere("a"))
+    steps.step(Outcome(steps.removal("a"), trouble)).see(queue("team", 0, version="2"))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.let_go == []
+    steps.see(queue("team", 1000, version="3"))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.removal("a").change == QueueReservation(40.0, ((0, QUEUE_GATE),), True)
+
+
+def test_a_pod_whose_removal_did_not_arrive_is_bound_with_its_gate_removed():
+    steps = Queues(queue("team", 1000), elsewhere("a"))
+    steps.step(Outcome(steps.removal("a"), WriteError.UNAVAILABLE)).see(node("gpu", labels={"gpu": "yes"}))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert [type(each) for each in steps.effects if isinstance(each, RemoveGate | Bind)] == [RemoveGate, Bind]
+
+
+def test_in_a_fifo_queue_nobody_overtakes_a_pod_whose_removal_failed():
+    steps = Queues(queue("team", 2000, **FIFO), elsewhere("a"))
+    steps.step(Outcome(steps.removal("a"), WriteError.UNAVAILABLE)).see(elsewhere("late", created=1.0))
+    assert steps.messages == {"late": "waiting behind default/a, the first in queue team"}
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.let_go == ["a"]
+    steps.step(Outcome(steps.removal("a")))
+    assert steps.let_go == ["late"]
+
+
 # the order of queues
 
 

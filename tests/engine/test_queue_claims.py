@@ -5,10 +5,10 @@ from builders import amounts, bound, node, pod
 from msgspec.structs import replace
 from volcano_scenes import GPU, Queues, elsewhere, grouped, pod_group, queue, queued
 
-from headgate.model.effects import Bind, EmitEvent, Evict, PatchSpec, RemoveGate, WakeAt
+from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchSpec, PatchStatus, RemoveGate, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Kind
-from headgate.model.pod import Phase, Pod
+from headgate.model.pod import Phase, Pod, ScheduledCondition
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_ANNOTATIONS, QUEUE_GATE, DequeueStrategy, QueueState
 
@@ -310,6 +310,15 @@ def test_whoever_is_to_be_tried_first_is_and_then_the_one_from_whom_it_was_kept(
     assert "late" not in steps.reasons
 
 
+def test_a_pod_that_is_to_be_tried_again_in_the_same_step_keeps_the_condition_of_the_first_time():
+    """What was kept is free because no node fits the other, so everybody who waits for a queue is woken."""
+    shown = ScheduledCondition("False", "SchedulingGated", "waiting for queue shut to be open: it is Closed")
+    shut = [queue("shut", state=QueueState.CLOSED), replace(queued("held", of="shut", gated=False), scheduled=shown)]
+    steps = Queues(*shared(**FIRST), *shut, BIG, TWO[0], plain("mine", fits=False), queued("late", of="other"))
+    assert steps.binds == {"late": "n"}
+    assert "held" not in steps.reasons
+
+
 def test_in_a_fifo_queue_one_that_reserves_already_hides_nobody():
     """The first of the queue waits for a node and has its capacity: what is kept is kept for the next."""
     tree = [queue("org", 2000), queue("team", None, "org", deserved=1500, dequeue=DequeueStrategy.FIFO)]
@@ -318,3 +327,41 @@ def test_in_a_fifo_queue_one_that_reserves_already_hides_nobody():
     steps = Returning(*tree, BIG, first, theirs, queued("mine"), grace=3).run()
     assert steps.evicted == ["theirs"]
     assert steps.on_nodes == {"mine"}
+
+
+def test_a_pod_that_waits_for_its_victim_gives_up_the_node_when_what_the_victim_leaves_is_kept_for_another():
+    """Until then the other did not fit its queue in any case, so nothing was kept for it."""
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=2000), queue("other", None, "org")]
+    low, high = running("low", "other"), plain("high", "other", priority=9)
+    steps = Queues(*tree, node("n", cpu=1000), low, plain("wide", cpu=2000), high)
+    nomination = PatchStatus(high.target, Nomination("n"))
+    assert nomination in steps.effects
+    steps.step(Outcome(nomination)).accepted().see(replace(low, deleted=30.0))
+    assert PatchStatus(high.target, Nomination("")) in steps.effects
+    assert steps.messages["high"].startswith("waiting for queue capacity: cpu 2 is kept for default/wide")
+    steps.later(20.0, Gone(low.key, low.uid))
+    assert steps.binds == {"high": "n"}, "no node fits the other"
+
+
+def test_what_starts_in_a_queue_below_counts_for_what_a_reservation_may_keep():
+    """The queue has all it deserves then, so its reservation gives way to one that is within."""
+    tree = [
+        queue("org", 2000),
+        queue("team", None, "org", deserved=1000, priority=1),
+        queue("below", None, "team", deserved=1000, priority=1),
+        queue("other", None, "org", deserved=1000),
+    ]
+    held, first = elsewhere("held", gated=False), queued("first", of="below")
+    steps = Queues(*tree, BIG, held, first, queued("mine", of="other"))
+    assert steps.binds == {"first": "n", "mine": "n"}
+    assert steps.reasons["held"] == "SchedulingGated"
+
+
+def test_a_reservation_gives_way_as_soon_as_a_pod_leaves_whose_capacity_is_kept_for_another():
+    solid = queue("solid", None, "org", reclaimable=False)
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=2000), queue("other", None, "org"), solid]
+    old, held = running("old", "solid"), elsewhere("held", of="other", gated=False)
+    steps = Queues(*tree, BIG, old, held, queued("mine", cpu=2000))
+    assert steps.reasons == {"mine": "SchedulingGated", "held": "Unschedulable"}
+    steps.see(replace(old, deleted=30.0))
+    assert steps.reasons.get("held") == "SchedulingGated"

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import grouped, pod_group, queue, queued
 
-from headgate.model.effects import Evict, Nomination, PatchStatus, PodCondition
+from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.pod import eviction_mark
 
@@ -196,7 +196,8 @@ def test_a_pod_in_no_queue_preempts_by_priority():
 
 
 def test_what_is_taken_back_does_not_go_to_pods_of_the_other_queue_that_come_back():
-    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    """Although those take their turn first."""
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000, priority=1)
     steps = Steps(*queues, FULL, *OTHERS, queued("mine"))
     nominated(steps)
     again = queued("again", of="other", priority=9)
@@ -230,3 +231,15 @@ def test_a_queue_takes_back_once_another_uses_more_than_it_deserves():
     assert nominated(steps) == ([], [])
     steps.later(20, Observed(bound(queued("b2", of="other", gates=()), "m")))
     assert nominated(steps) == (["mine"], ["b1"])
+
+
+def test_a_preemptor_whose_binding_fails_keeps_its_node_while_it_backs_off():
+    """Otherwise its victim, made anew with more priority, would come back there and be evicted once more."""
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000, priority=1)
+    steps = Steps(*queues, FULL, *OTHERS, queued("mine"))
+    nominated(steps)
+    steps.step(Observed(replace(queued("mine"), version="2", nominated="n")), Gone(OTHERS[1].key, OTHERS[1].uid))
+    bind = steps.only(Bind)
+    steps.step(Outcome(bind, WriteError.UNAVAILABLE), Observed(queued("again", of="other", priority=9)))
+    assert steps.binds == {}
+    assert said(steps, "again")[1].startswith("waiting until queue team has taken back what it deserves")

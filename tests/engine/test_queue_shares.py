@@ -166,3 +166,10 @@ def test_equal_pods_are_still_placed_together_while_one_queue_alone_has_any():
     tree = [queue("a", deserved=64_000), queue("b", deserved=64_000)]
     names = [f"a{n:02}" for n in range(40)]
     assert order(*tree, *waiting("a", *names)) == names
+
+
+def test_a_pod_that_is_made_anew_in_another_queue_within_a_second_loses_nobody_else_there_the_turn():
+    steps = Queues(BIG, queue("a", deserved=4000), queue("b", deserved=4000), running("x", "a"))
+    before = queued("moving", of="b", uid="uid-before")
+    steps.see(before, queued("other", of="a", priority=9), queued("moving", of="a"))
+    assert list(steps.binds) == ["other", "moving"]

@@ -188,7 +188,8 @@ class HostileClient:
 async def answered(front: ApiFront, request: HttpRequest) -> HttpReply:
     """The reply; of a watch its first part, too. Raises what the front raises."""
     async with asyncio.timeout(ANSWER_SECONDS):
-        reply = await front(request)
+        found = front(request)
+        reply = found if isinstance(found, HttpReply) else await found
         if reply.stream is not None:
             stream = reply.stream
             try:

@@ -8,6 +8,7 @@ from exchanges import Manifest, Step, create, delete, get, json_patch, merge, st
 
 THINGS = "/apis/answers.example.com/v1/namespaces/NS/things"
 THING = f"{THINGS}/it"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _ITEM = {
     "type": "object",
     "required": ["name"],
@@ -32,6 +33,7 @@ _SPEC: Manifest = {
         "mode": {"type": "string", "enum": ["fast", "slow"]},
         "ratio": {"type": "number", "exclusiveMinimum": True, "minimum": 0},
         "words": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}, "maxItems": 3},
+        "code": {"type": "string", "pattern": r"^(?i)[a-z]\d$"},
         "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "items": {
             "type": "array",
@@ -101,6 +103,14 @@ def made(**spec: Any) -> Step:
     return create(thing(**spec), THINGS)
 
 
+def patterned(pattern: str) -> Step:
+    """A definition with this pattern, which is refused."""
+    schema = {"type": "object", "properties": {"spec": {"type": "string", "pattern": pattern}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {**DEFINITION["spec"], "names": {"plural": "others", "kind": "Other"}, "versions": [version]}
+    return create({**DEFINITION, "metadata": {"name": "others.answers.example.com"}, "spec": spec}, DEFINITIONS)
+
+
 def apply(manifest: Any, manager: str = "one", path: str = THING, query: str = "") -> Step:
     return Step("PATCH", f"{path}?fieldManager={manager}{query}", manifest, "application/apply-patch+yaml")
 
@@ -133,6 +143,15 @@ EXCHANGES: dict[str, list[Step]] = {
     "a ratio of nothing": [made(ratio=0)],
     "words that are too many": [made(words=["a", "b", "c", "d"])],
     "a word that is none": [made(words=["A1"])],
+    "a code, for whose letters a flag inside the pattern holds": [made(code="A1")],
+    "a code with a digit that is not ASCII": [made(code="a٣")],
+    "a code with one more line": [made(code="a1\n")],
+    "a pattern that looks ahead": [patterned("a(?=b)")],
+    "a pattern that looks back": [patterned("(?<=b)a")],
+    "a pattern that repeats what it found": [patterned(r"(a)\1")],
+    "a pattern with a group that stays open": [patterned("(a")],
+    "a pattern that keeps what it took": [patterned("a*+")],
+    "a pattern that repeats too often": [patterned("a{1001}")],
     "tags that repeat": [made(tags=["x", "x"])],
     "items that repeat": [made(items=[{"name": "a"}, {"name": "a"}])],
     "an item without a name": [made(items=[{"port": 1}])],

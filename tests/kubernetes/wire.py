@@ -26,15 +26,17 @@ class Answer(NamedTuple):
 
 
 class Server(NamedTuple):
-    """Where a kube-apiserver is; `tls` also says who we are."""
+    """Where a kube-apiserver is; `tls` or `token` also says who we are."""
 
     host: str
     port: int
     tls: ssl.SSLContext
+    token: str = ""
 
     def head(self, method: str, path: str, length: int, content_type: str) -> bytes:
         content = f"Content-Type: {content_type}\r\nContent-Length: {length}\r\n" if length else ""
         fixed = f"Host: {self.host}\r\nAccept: application/json\r\n"
+        fixed += f"Authorization: Bearer {self.token}\r\n" if self.token else ""
         return f"{method} {path} HTTP/1.1\r\n{fixed}{content}\r\n".encode()
 
 

@@ -1,6 +1,7 @@
-"""Kueue itself as an oracle: a program of ours around its scheduler, built once and kept.
+"""Kueue itself: a program of ours around its scheduler as an oracle, and its own one for load tests, which has its core
+controllers and its scheduler on an API server. Both are built once and kept.
 
-`python tests/kueue/kueue_oracle.py` makes sure of it and prints where it is.
+`python tests/kueue/kueue_oracle.py` makes sure of them and prints where they are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SOURCES = ("go.mod", "go.sum", "oracle.go", "cluster.go", "stage.go", "schedule.go", "schedule.s")
+MODULE = "sigs.k8s.io/kueue"
+LOAD_TESTED = f"{MODULE}/test/performance/scheduler/minimalkueue"
 FLAGS = ("-trimpath", "-ldflags", "-s -w")
 GATES = {
     # On by default in what follows this release, and in ours.
@@ -44,13 +47,29 @@ def pinned_version() -> str:
 
 
 def oracle() -> Path:
-    """The program, built anew when anything it is made of changed, which may take minutes."""
+    """The program that answers `their_answers`; built anew, which may take minutes, when what it is made of changed."""
+    return _built("oracle", ".")
+
+
+def kueue_on_a_server() -> Path:
+    """The program whose core controllers and scheduler work on the cluster of `--kubeconfig`."""
+    return _built("minimalkueue", LOAD_TESTED)
+
+
+def kueue_definitions() -> Path:
+    """The folder of Kueue's own CustomResourceDefinitions."""
+    command = [_go(), "list", "-m", "-f", "{{.Dir}}", MODULE]
+    told = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    return Path(told.stdout.strip()) / "config" / "components" / "crd" / "bases"
+
+
+def _built(name: str, package: str) -> Path:
     root = os.environ.get("HEADGATE_CACHE") or Path.home() / ".cache" / "headgate"
     folder = Path(root) / f"kueue-{pinned_version()}"
-    target, stamp = folder / "oracle", folder / "oracle.stamp"
+    target, stamp = folder / name, folder / f"{name}.stamp"
     if target.is_file() and stamp.is_file() and stamp.read_text() == _stamp():
         return target
-    _build(target)
+    _build(target, package)
     stamp.write_text(_stamp())
     return target
 
@@ -60,16 +79,21 @@ def _stamp() -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def _build(target: Path) -> None:
+def _go() -> str:
     go = shutil.which("go")
     if go is None:
         raise MissingOracle(f"Kueue {pinned_version()} is built with Go, and there is no `go`: install Go")
+    return go
+
+
+def _build(target: Path, package: str) -> None:
+    command = [_go(), "build", *FLAGS, "-o"]
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}")
-    _say(f"building Kueue {pinned_version()} as an oracle with Go; minutes the first time")
+    _say(f"building {target.name} of Kueue {pinned_version()} with Go; minutes the first time")
     started = time.monotonic()
-    if subprocess.run([go, "build", *FLAGS, "-o", unfinished, "."], cwd=HERE, check=False).returncode != 0:
-        raise MissingOracle("building the oracle failed (see above): mend that")
+    if subprocess.run([*command, unfinished, package], cwd=HERE, check=False).returncode != 0:
+        raise MissingOracle(f"building {target.name} failed (see above): mend that")
     unfinished.replace(target)
     _say(f"built in {time.monotonic() - started:.0f} s")
 
@@ -88,7 +112,8 @@ def _say(text: str) -> None:
 
 def main() -> int:
     try:
-        print(oracle())
+        for program in (oracle, kueue_on_a_server):
+            print(program())
     except MissingOracle as trouble:
         _say(f"error: {trouble}")
         return 2

@@ -123,6 +123,38 @@ async def test_a_handler_that_raises_is_told_without_its_words():
     assert said == b"HTTP/1.1 500 Internal Server Error this request cannot be answered: ValueError\n"
 
 
+def echo_at_once(request: HttpRequest) -> HttpReply:
+    return HttpReply(200, f"{request.method} {request.path} {len(request.body)}".encode())
+
+
+async def test_a_handler_may_answer_at_once():
+    async with served(handler=echo_at_once) as clients:
+        streams = await clients.connect()
+        for _ in range(3):
+            streams[1].write(post(5, b"12345"))
+            assert await answer(streams) == b"HTTP/1.1 200 OK POST /a 5"
+
+
+async def test_a_handler_that_raises_at_once_is_told_too():
+    def fail(request: HttpRequest) -> HttpReply:
+        raise ValueError(f"a secret of {request.path}")
+
+    async with served(handler=fail) as clients:
+        said = await answer(await clients.connect(ASK))
+        assert said == b"HTTP/1.1 500 Internal Server Error this request cannot be answered: ValueError\n"
+
+
+@pytest.mark.parametrize("handler", [echo, echo_at_once])
+async def test_every_request_of_a_connection_has_the_same_time(handler):
+    async with served(replace(LIMITS, head_seconds=SOON), handler) as clients, asyncio.timeout(20):
+        streams, began = await clients.connect(), time.monotonic()
+        while time.monotonic() < began + 2 * SOON:  # longer than one head may take
+            streams[1].write(ASK)
+            assert await answer(streams) == b"HTTP/1.1 200 OK GET /a 0"
+        streams[1].write(ASK[:-2])
+        assert await closed(streams) == b""
+
+
 async def test_a_connection_is_used_again_and_again():
     async with served() as clients:
         streams = await clients.connect()

@@ -288,3 +288,63 @@ async def test_a_whole_process_tells_a_workload_why_it_waits_and_a_queue_what_it
             while shown() != (["ExceedsMaxQuota", "NoReservation"], 1):
                 cluster.changed.clear()
                 await cluster.changed.wait()
+
+
+async def test_events_wait_while_decisive_writes_wait_for_a_connection():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _):
+        for number in range(CONCURRENCY + 1):
+            performer.submit(bind(f"p{number}"))
+        await server.expect(CONCURRENCY)
+        performer.submit(event("a"))
+        performer.submit(note("b"))
+        await server.expect(1)
+        assert server.calls[-1].path.endswith("/pods/b/status"), "conditions have connections of their own"
+        server.open.set()
+        await server.expect(2)
+        assert [call.path.rpartition("/")[2] for call in server.calls[-2:]] == ["binding", "events"]
+
+
+async def test_events_do_not_wait_for_decisive_writes_until_they_are_dropped():
+    server, clock = Server(), VirtualClock()
+    server.open.clear()
+    async with performing(server, clock) as (performer, watcher):
+        for number in range(CONCURRENCY + 1):
+            performer.submit(bind(f"p{number}"))
+        performer.submit(event("a"))
+        await server.expect(CONCURRENCY)
+        clock.now += WITHIN.saturated / 2
+        performer.submit(event("b"))
+        await server.expect(1)
+        assert server.calls[-1].path.endswith("/events")
+        assert watcher.dropped == 0
+
+
+async def test_a_step_waits_for_capacity_while_more_is_decided_than_can_be_sent(monkeypatch):
+    monkeypatch.setattr("headgate.live.performer.BACKLOG_PAUSE", 3600.0)
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _), asyncio.timeout(30):
+        for number in range(2 * CONCURRENCY):
+            performer.submit(bind(f"p{number}"))
+        await server.expect(CONCURRENCY)
+        await performer.rest_of_a_step()
+        assert len(server.calls) == CONCURRENCY, "no more waits than may be under way: nothing to wait for"
+        performer.submit(bind("one more"))
+        waiting = asyncio.create_task(performer.rest_of_a_step())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        server.open.set()
+        await waiting
+
+
+async def test_a_server_that_answers_nothing_does_not_keep_the_next_step_waiting():
+    server = Server()
+    server.open.clear()
+    async with performing(server) as (performer, _), asyncio.timeout(30):
+        for number in range(3 * CONCURRENCY):
+            performer.submit(bind(f"p{number}"))
+        await server.expect(CONCURRENCY)
+        await performer.rest_of_a_step()
+        assert len(server.calls) == CONCURRENCY

@@ -200,7 +200,8 @@ def host_ports(
     Of the init containers (`steps`) only sidecars count: the others end before the pod runs.
     """
     listening = [container for container in containers if container.ports]
-    listening.extend([step for step in steps if step.ports and step.is_sidecar])
+    if steps:
+        listening.extend([step for step in steps if step.ports and step.is_sidecar])
     if not listening:
         return ()
     found = dict.fromkeys(_host_ports(listening, on_host_network))

@@ -12,11 +12,10 @@ from msgspec import Raw
 from headgate.api.affinities import (
     NO_AFFINITY,
     AffinityDemands,
-    WireToleration,
     affinity_demands,
     spread_demands,
     spreads,
-    tolerations,
+    tolerations_in,
 )
 from headgate.api.amounts import WirePodNeeds, effective_requests, host_ports, images
 from headgate.api.claims import (
@@ -120,7 +119,7 @@ class WirePodSpec(WirePodNeeds, frozen=True):
     volumes: Raw = Raw()
     resource_claims: list[WirePodResourceClaim] | None = None
     host_network: bool = False
-    tolerations: list[WireToleration] | None = None
+    tolerations: Raw = Raw()
     scheduler_name: str = ""
     scheduling_gates: list[WireSchedulingGate] | None = None
     priority: Int32 | None = None
@@ -196,7 +195,7 @@ def _shape(spec: WirePodSpec, metadata: WireMetadata, status: WirePodStatus) -> 
             node_selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
             required_terms=affinity.required_terms,
             preferred_terms=affinity.preferred_terms,
-            tolerations=tolerations(spec.tolerations) if spec.tolerations else (),
+            tolerations=tolerations_in(bytes(spec.tolerations)) if spec.tolerations else (),
             ports=host_ports(spec.containers, spec.init_containers or (), spec.host_network),
             images=images((*spec.init_containers, *spec.containers) if spec.init_containers else spec.containers),
             peers=_peers(spec, affinity, metadata) if spec.affinity or spec.topology_spread_constraints else None,

@@ -10,7 +10,7 @@ import asyncio
 import gzip
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from secrets import randbits, token_bytes
@@ -155,13 +155,13 @@ class ApiFront:
             commits.inform = self.inform
         self._waiting: dict[Collection, tuple[int, asyncio.Event]] = {}  # the version known to those who wait
 
-    async def __call__(self, request: HttpRequest) -> HttpReply:
+    def __call__(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
         if request.path in PROBES:
             return HttpReply(200, b"ok")
         user = self._authenticate(request) or self._account(request)
         if user is None:
             return _reply(request, Response(401, failure(unauthorized())))
-        query = dict(parse_qsl(request.query, keep_blank_values=True))
+        query = dict(parse_qsl(request.query, keep_blank_values=True)) if request.query else {}
         accept = request.headers.get("accept", "")
         if request.method == "GET" and query.get("watch") in ("true", "1"):
             return self._watch(request, query, accept)
@@ -173,11 +173,16 @@ class ApiFront:
             return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
         asked = Request(request.method, unquote(request.path), query, body, kind, user, accept, agent)
         answer = self._server.handle(asked, self._now())
+        reply = _reply(request, answer)
         if self._commits is not None:
-            await self._commits.committed()
-        elif request.method != "GET":
+            return self._committed(self._commits, reply)
+        if request.method != "GET":
             self.inform()
-        return _reply(request, answer)
+        return reply
+
+    async def _committed(self, commits: GroupCommit, reply: HttpReply) -> HttpReply:
+        await commits.committed()
+        return reply
 
     def _account(self, request: HttpRequest) -> str | None:
         """The service account whose token the request has."""

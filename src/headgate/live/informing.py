@@ -135,6 +135,15 @@ class WaitingNotes:
         if len(self._events) > EVENTS_WAITING:
             self._drop_oldest_event()
 
+    def can_wait(self, now: float, *, is_backlogged: bool) -> bool:
+        """Whether there is nothing to begin with now. While decisive writes wait for a connection (`is_backlogged`)
+        events wait too, but no longer than half of the time after which they are dropped.
+        """
+        if self._statuses:
+            return False
+        oldest = next(iter(self._events.values()), None)
+        return oldest is None or (is_backlogged and now - oldest.since < self._most_late / 2)
+
     def take_waited_for(self, busy: Container[Key]) -> Note | None:
         """The next that other programs wait for, as `take`."""
         return _take(self._waited_for, busy)

@@ -23,7 +23,6 @@ class LogLevel(IntEnum):
     ERROR = 3
 
 
-_PLAIN = re.compile(r'[^ "=]+').fullmatch
 Line = Callable[[float, LogLevel, str, Fields], str]
 
 
@@ -38,6 +37,7 @@ def json_line(at: float, level: LogLevel, message: str, fields: Fields) -> str:
     return msgspec.json.encode(line).decode() + "\n"
 
 
+IN_EVERY_LINE = frozenset({"time", "level", "message"})
 FORMATS: Mapping[str, Line] = {"text": text_line, "json": json_line}
 
 
@@ -137,12 +137,17 @@ def _fields(entry: Entry) -> dict[str, object]:
     fields: dict[str, object] = {"object": str(entry.key), "reason": entry.reason}
     if entry.message:
         fields["detail"] = entry.message
-    taken = {"time", "level", "message", *fields}
-    return fields | {name: number for name, number in entry.numbers.items() if name not in taken}
+    for name, number in entry.numbers.items():
+        if name not in IN_EVERY_LINE:
+            fields.setdefault(name, number)
+    return fields
+
+
+_PLAIN = re.compile(r"[!#-<>-~]+")  # printable ASCII but for what `_quoted` looks for
 
 
 def _quoted(value: object) -> str:
     text = str(value)
-    if _PLAIN(text) is not None and text.isprintable():
+    if _PLAIN.fullmatch(text) or (text and text.isprintable() and not any(mark in text for mark in ' "=')):
         return text
     return msgspec.json.encode(text).decode()

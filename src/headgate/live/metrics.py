@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from headgate.engine.distributions import Distribution, Labels
+from headgate.engine.distributions import Bounds, Distribution, Histogram, Labels
 from headgate.engine.extension_points import ADMISSION
 from headgate.engine.journal import Entry
 from headgate.live.plugin_timing import FAILED, PASSED
@@ -137,7 +129,6 @@ class Metrics:
     """
 
     def __init__(self, profile: str, replica_role: str = STANDALONE) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody reads
         self.registry = CollectorRegistry()
         self._profile = profile
         self._attempt_seconds = self._histogram(
@@ -161,7 +152,6 @@ class Metrics:
             PLUGIN_BUCKETS,
             ("plugin", "extension_point", "status"),
         )
-        self._answers = functools.cache(self._plugins.labels)  # asked for so often that finding them would tell
         self._cycles = self._histogram(
             "kueue_admission_attempt_duration_seconds",
             "One admission cycle; a success is one that admitted a workload.",
@@ -206,11 +196,11 @@ class Metrics:
             "scheduler_preemption_pdb_violations", "Pods evicted beyond a disruption budget.", ("preemptor",)
         )
 
-    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> LabelledCounter:
+        return LabelledCounter(self.registry, name, text, labels)
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float], labels: tuple[str, ...] = ()) -> Histogram:
-        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
+    def _histogram(self, name: str, text: str, bounds: Bounds, labels: tuple[str, ...] = ()) -> LabelledHistogram:
+        return LabelledHistogram(self.registry, name, text, bounds, labels)
 
     def stepped(self, events: int, seconds: float) -> None:
         """One step of the engine took so many events and so many seconds."""
@@ -220,7 +210,7 @@ class Metrics:
     def told(self, entries: Iterable[Entry], attempt_seconds: float) -> None:
         """These decisions hold; each attempt among them took so many seconds."""
         for entry in entries:
-            self._decisions.labels(entry.decision, entry.reason).inc()
+            self._decisions.inc(entry.decision, entry.reason)
             if entry.decision == "preempt":
                 self._preempted(entry)
             if result := ATTEMPT_RESULTS.get(entry.decision):
@@ -228,12 +218,12 @@ class Metrics:
 
     def _tried(self, entry: Entry, result: str, seconds: float) -> None:
         profile = str(entry.numbers.get("profile", self._profile))
-        self._attempt_seconds.labels(result, profile).observe(seconds)
+        self._attempt_seconds.observe(seconds, result, profile)
         tries, queued = entry.numbers.get("attempts"), entry.numbers.get("queued_ms")
         if result == "scheduled" and isinstance(tries, int):
             self._tries.observe(tries)
             if isinstance(queued, int):
-                self._sli.labels(str(tries) if tries <= MOST_TRIES else f"{MOST_TRIES}+").observe(queued / 1000)
+                self._sli.observe(queued / 1000, str(tries) if tries <= MOST_TRIES else f"{MOST_TRIES}+")
 
     def _preempted(self, entry: Entry) -> None:
         """Counts a receipt with victims as a preemption."""
@@ -244,18 +234,18 @@ class Metrics:
         self._victims.observe(victims)
         if preemptor == "podgroup":
             self._workload_victims.observe(victims)
-        self._disruptions.labels(preemptor).observe(int(entry.numbers.get("workloads", 0)))
-        self._violations.labels(preemptor).inc(int(entry.numbers.get("budget violations", 0)))
+        self._disruptions.observe(int(entry.numbers.get("workloads", 0)), preemptor)
+        self._violations.inc(preemptor, by=int(entry.numbers.get("budget violations", 0)))
 
     def asked(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """Records a plugin call at this extension point, or an admission cycle."""
         if point == ADMISSION:
-            self._cycles.labels(status, self._role).observe(seconds)
+            self._cycles.observe(seconds, status, self._role)
         else:
-            self._answers(plugin, point, status).observe(seconds)
+            self._plugins.observe(seconds, plugin, point, status)
 
     def performed(self, write: Write, trouble: WriteError | None, seconds: float) -> None:
-        self._effects.labels(type(write).__name__, trouble.value if trouble else "accepted").inc()
+        self._effects.inc(type(write).__name__, trouble.value if trouble else "accepted")
         if isinstance(write, Bind):
             self.asked("DefaultBinder", "Bind", FAILED if trouble else PASSED, seconds)
 
@@ -266,11 +256,11 @@ class Metrics:
         self._merged.inc()
 
     def restarted(self, kind: Kind) -> None:
-        self._restarts.labels(kind.value).inc()
+        self._restarts.inc(kind.value)
 
     def reviewed(self, webhook: str, code: int) -> None:
         """A webhook, named by its path, has answered an API server."""
-        self._reviews.labels(webhook, str(code)).inc()
+        self._reviews.inc(webhook, str(code))
 
     def start_leading(self, gauges: Callable[[], Gauges]) -> None:
         """This process leads from now on; the engine's gauges are collected from this function."""
@@ -285,49 +275,89 @@ class Metrics:
         return generate_latest(self.registry)
 
 
+class LabelledCounter(Collector):
+    """Counts by labels, kept as plain numbers: counting takes a small part of what the library's own counters take.
+
+    Without labels there is a series from the start.
+    """
+
+    def __init__(self, registry: CollectorRegistry, name: str, text: str, labels: tuple[str, ...]) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._counts: dict[tuple[str, ...], int] = {} if labels else {(): 0}
+        registry.register(self)
+
+    def inc(self, *labels: str, by: int = 1) -> None:
+        self._counts[labels] = self._counts.get(labels, 0) + by
+
+    def remove(self, first: str) -> None:
+        """Drops the series whose first label has this value."""
+        self._counts = {labels: count for labels, count in self._counts.items() if labels[0] != first}
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, count in self._counts.items():
+            _add(family, labels, count)
+        yield family
+
+
+class LabelledHistogram(Collector):
+    """Distributions by labels, kept like the counts of a `LabelledCounter`."""
+
+    def __init__(
+        self, registry: CollectorRegistry, name: str, text: str, bounds: Bounds, labels: tuple[str, ...] = ()
+    ) -> None:
+        self._name, self._text, self._bounds, self._labels = name, text, bounds, labels
+        self._series: dict[tuple[str, ...], Histogram] = {} if labels else {(): Histogram(bounds)}
+        registry.register(self)
+
+    def observe(self, value: float, *labels: str) -> None:
+        series = self._series.get(labels)
+        if series is None:
+            series = self._series[labels] = Histogram(self._bounds)
+        series.add(value)
+
+    def remove(self, first: str) -> None:
+        """Drops the series whose first label has this value."""
+        self._series = {labels: series for labels, series in self._series.items() if labels[0] != first}
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, series in self._series.items():
+            _add(family, labels, series.so_far)
+        yield family
+
+
 class WorkerMetrics:
     """Requests and writes to worker clusters; a cluster that is not used any more leaves no series behind."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        cluster = ("cluster",)
-        self._seconds = Histogram(
+        self._seconds = LabelledHistogram(
+            registry,
             "headgate_worker_cluster_request_duration_seconds",
             "One request to a worker cluster, until its answer.",
-            cluster,
-            registry=registry,
-            buckets=STEP_BUCKETS,
+            STEP_BUCKETS,
+            ("cluster",),
         )
-        self._requests = Counter(
+        self._requests = LabelledCounter(
+            registry,
             "headgate_worker_cluster_requests",
             "Requests to worker clusters, by the status of the answer; watches are not counted.",
             ("cluster", "outcome"),
-            registry=registry,
         )
-        self._writes = Counter(
-            "headgate_worker_cluster_effects",
-            "Writes to worker clusters.",
-            ("cluster", "effect", "outcome"),
-            registry=registry,
+        self._writes = LabelledCounter(
+            registry, "headgate_worker_cluster_effects", "Writes to worker clusters.", ("cluster", "effect", "outcome")
         )
-        self._labels: dict[str, set[tuple[str, ...]]] = {}  # of the counters, by cluster
 
     def requested(self, cluster: str, outcome: str, seconds: float) -> None:
-        self._known(cluster).add((outcome,))
-        self._requests.labels(cluster, outcome).inc()
-        self._seconds.labels(cluster).observe(seconds)
+        self._requests.inc(cluster, outcome)
+        self._seconds.observe(seconds, cluster)
 
     def wrote(self, cluster: str, write: Write, trouble: WriteError | None) -> None:
-        labels = (type(write).__name__, trouble.value if trouble else "accepted")
-        self._known(cluster).add(labels)
-        self._writes.labels(cluster, *labels).inc()
+        self._writes.inc(cluster, type(write).__name__, trouble.value if trouble else "accepted")
 
     def forgotten(self, cluster: str) -> None:
-        for labels in self._labels.pop(cluster, ()):
-            (self._requests if len(labels) == 1 else self._writes).remove(cluster, *labels)
-        self._seconds.remove(cluster)
-
-    def _known(self, cluster: str) -> set[tuple[str, ...]]:
-        return self._labels.setdefault(cluster, set())
+        for series in (self._seconds, self._requests, self._writes):
+            series.remove(cluster)
 
 
 class _EngineGauges(Collector):

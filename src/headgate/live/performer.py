@@ -8,6 +8,7 @@ others the engine is given permits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ from headgate.model.settings import InformWithin
 
 WITHIN = InformWithin()
 CONCURRENCY = 32  # decisive writes under way
+BACKLOG_PAUSE = 0.1  # seconds that the next step waits for the decisive writes of the last ones, at most
 TRIES = 5  # of one request, where asking again is safe
 FIRST_RETRY = 0.1  # seconds, doubling
 DRAIN_SECONDS = 10.0
@@ -85,6 +87,7 @@ class Performer:
         self._group: asyncio.TaskGroup | None = None  # while it runs
         self._under_way = 0
         self._parked: deque[asyncio.Future[None]] = deque()
+        self._has_capacity = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._stopping = False
@@ -113,10 +116,18 @@ class Performer:
         self._inform()
 
     async def rest_of_a_step(self) -> None:
-        """Until the next step may begin. While the server is saturated more events come together for one step, and
-        deciding takes less of the CPU that the server may need.
+        """Until the next step may begin: when no more decisive writes wait than may be under way, after BACKLOG_PAUSE
+        at the latest, and after a rest while the server is saturated.
+
+        What is decided before that could not be sent any sooner; a step with many events costs little more than one
+        with few, and deciding takes less of the CPU that the server may need.
         """
-        if self._window.is_saturated:
+        if len(self._ready) > CONCURRENCY:
+            self._has_capacity.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BACKLOG_PAUSE):
+                    await self._has_capacity.wait()
+        elif self._window.is_saturated:
             await self._sleep(STEP_REST)
 
     def gauges(self) -> dict[tuple[str, Labels], int | float]:
@@ -153,6 +164,8 @@ class Performer:
             while not self._ready:
                 await self._park()
             write, since = self._ready.popleft()
+            if len(self._ready) == CONCURRENCY:
+                self._has_capacity.set()
             await self._perform(write, since)
 
     async def _perform(self, write: Write, since: float) -> None:
@@ -233,6 +246,8 @@ class Performer:
 
         During a step no permits are given: what the engine says at its end is newer.
         """
+        if self._awaited is None and self._notes.can_wait(self._clock(), is_backlogged=bool(self._ready)):
+            return None
         left = self._window.size - self._informing[InformLine.OTHERS] - self._given
         if left <= 0:
             return None
@@ -275,22 +290,22 @@ class Performer:
     async def _ask(self, call: Call) -> tuple[WriteError | None, str]:
         """Asks again only where the server certainly did nothing."""
         pause = FIRST_RETRY
-        for _ in range(TRIES - 1):
-            trouble, message = await self._ask_once(call)
-            if trouble is not WriteError.UNAVAILABLE or self._stopping:
-                return trouble, message
+        for tries in range(1, TRIES + 1):
+            try:
+                answer = await self._client.perform(call)
+            except NeverSent as lost:
+                trouble, message = WriteError.UNAVAILABLE, str(lost)
+            except AnswerLost as lost:
+                return WriteError.UNKNOWN, str(lost)
+            else:
+                if (found := trouble_of(answer.status, answer.body)) is None:
+                    return None, ""
+                trouble, message = found
+            if trouble is not WriteError.UNAVAILABLE or self._stopping or tries == TRIES:
+                break
             await self._sleep(pause)
             pause *= 2
-        return await self._ask_once(call)
-
-    async def _ask_once(self, call: Call) -> tuple[WriteError | None, str]:
-        try:
-            answer = await self._client.perform(call)
-        except NeverSent as trouble:
-            return WriteError.UNAVAILABLE, str(trouble)
-        except AnswerLost as trouble:
-            return WriteError.UNKNOWN, str(trouble)
-        return trouble_of(answer.status, answer.body) or (None, "")
+        return trouble, message
 
 
 def object_of(write: Write) -> Key:

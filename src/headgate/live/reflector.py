@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -221,10 +221,12 @@ class Reflector:
         return answer.body
 
     def _see(self, raw: Raw, seen: dict[Key, None]) -> None:
-        with self._complaining():
+        try:
             about = identity(self._kind, raw)
             seen[about.key] = None
             self._observe(about, raw)
+        except InvalidObject as error:
+            self._complain(error)
 
     # watching
 
@@ -272,14 +274,15 @@ class Reflector:
         if self._told_off:
             self._told_off = False
             self._works()
-        with self._complaining():
+        try:
             about = identity(self._kind, news.object)
             self._version = about.version or self._version
-            match news.type:
-                case "ADDED" | "MODIFIED":
-                    self._observe(about, news.object)
-                case "DELETED":
-                    self._lose(about.key, news.object)
+            if news.type in {"ADDED", "MODIFIED"}:
+                self._observe(about, news.object)
+            elif news.type == "DELETED":
+                self._lose(about.key, news.object)
+        except InvalidObject as error:
+            self._complain(error)
 
     def _refusal(self, answer: HttpResponse) -> Exception:
         optional = RESOURCES[self._kind].optional and self._kind not in self._dependencies.demanded
@@ -307,17 +310,13 @@ class Reflector:
         if (known := self._known.pop(key, None)) is not None:
             self._report(Gone(key, known[0]), raw)
 
-    @contextlib.contextmanager
-    def _complaining(self) -> Iterator[None]:
+    def _complain(self, error: InvalidObject) -> None:
         """An object that cannot be read is quarantined, if it can be told which one it is; that is said once."""
-        try:
-            yield
-        except InvalidObject as error:
-            if str(error) not in self._complaints:
-                self._complaints[str(error)] = None
-                self._dependencies.log.warning(f"quarantined, because it cannot be decoded: {error}")
-            while len(self._complaints) > REMEMBERED_COMPLAINTS:
-                del self._complaints[next(iter(self._complaints))]
+        if str(error) not in self._complaints:
+            self._complaints[str(error)] = None
+            self._dependencies.log.warning(f"quarantined, because it cannot be decoded: {error}")
+        while len(self._complaints) > REMEMBERED_COMPLAINTS:
+            del self._complaints[next(iter(self._complaints))]
 
 
 def _told(body: bytes, code: int = 0) -> Exception:

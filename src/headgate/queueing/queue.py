@@ -130,8 +130,11 @@ class VolcanoOrder(Protocol):
     def share_changes(self) -> int:
         """How often a share has changed."""
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
-        """What the queue, and those above it, use of what they deserve: of queues of equal priority the least first."""
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
+        """What the queue, and those above it, use of what they deserve: of queues of equal priority the least first.
+
+        What is reserved for its `first` entry does not count.
+        """
 
 
 class NoVolcanoOrder:
@@ -143,7 +146,7 @@ class NoVolcanoOrder:
     def rank(self, info: QueuedPodInfo) -> None:
         pass
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
         return ()
 
 
@@ -287,13 +290,22 @@ class PodQueue:
         """The next entry to try. The caller ends the attempt by `add_unschedulable`, `add_backoff` or `done`."""
         heap = self._active if not self._sharing else self._next_heap()
         while heap:
-            order, key = heapq.heappop(heap)
-            info = self._infos.get(key)
-            if info is not None and info.queue is QueueName.ACTIVE and info.order == order:
+            info = self._standing_in(heap, *heapq.heappop(heap))
+            if info is not None:
                 if not heap:
                     self._sharing.pop(info.sharing, None)
                 return info
         return None
+
+    def _standing_in(self, heap: list[tuple[QueueOrder, Key]], order: QueueOrder, key: Key) -> QueuedPodInfo | None:
+        """The active entry that this one of the heap stands for; None if it is stale.
+
+        A pod that is made anew within a second, in another Volcano queue, has the order it had, in another heap.
+        """
+        info = self._infos.get(key)
+        if info is None or info.queue is not QueueName.ACTIVE or info.order != order:
+            return None
+        return info if heap is (self._sharing.get(info.sharing) if info.sharing else self._active) else None
 
     def _next_heap(self) -> list[tuple[QueueOrder, Key]]:
         """The entries among which the next one is: those of the queue whose turn it is, or of none.
@@ -306,12 +318,12 @@ class PodQueue:
             self._sharing = {queue: heap for queue, heap in self._sharing.items() if heap}
             for queue in self._sharing:
                 self._take_turn(queue)
-        while self._active and not self._is_at(QueueName.ACTIVE, *self._active[0]):
+        while self._active and self._standing_in(self._active, *self._active[0]) is None:
             heapq.heappop(self._active)
         while self._turns:
             _, _, order, queue = self._turns[0]
             heap = self._sharing.get(queue, [])
-            while heap and not self._is_at(QueueName.ACTIVE, *heap[0]):
+            while heap and self._standing_in(heap, *heap[0]) is None:
                 heapq.heappop(heap)
             if heap and heap[0][0] == order:
                 return self._active if self._active and self._active[0][0] < order else heap
@@ -324,8 +336,8 @@ class PodQueue:
 
     def _take_turn(self, queue: str) -> None:
         """The queue takes its turn with its first entry, by its share as it is now."""
-        order = self._sharing[queue][0][0]
-        heapq.heappush(self._turns, (order[0], self._volcano.share_of(queue), order, queue))
+        order, first = self._sharing[queue][0]
+        heapq.heappush(self._turns, (order[0], self._volcano.share_of(queue, first), order, queue))
 
     def _heap_of(self, info: QueuedPodInfo) -> list[tuple[QueueOrder, Key]]:
         return self._active if not info.sharing else self._sharing.setdefault(info.sharing, [])
@@ -353,10 +365,8 @@ class PodQueue:
             return None
         heap = self._sharing.get(together[0].sharing, []) if self._sharing else self._active
         while heap:
-            order, key = heap[0]
-            info = self._infos.get(key)
-            taken = info is together[-1]
-            if info is not None and not taken and info.queue is QueueName.ACTIVE and info.order == order:
+            info = self._standing_in(heap, *heap[0])
+            if info is not None and info is not together[-1]:
                 if info.group is not None or not goes_with(together[0].pod, info.pod):
                     return None
                 heapq.heappop(heap)
@@ -463,7 +473,7 @@ class PodQueue:
             self._take_turn(info.sharing)
         if len(heap) > 2 * len(self._infos) + MOST_STALE:
             entries = dict.fromkeys(heap)
-            heap[:] = sorted(entry for entry in entries if self._is_at(QueueName.ACTIVE, *entry))
+            heap[:] = sorted(entry for entry in entries if self._standing_in(heap, *entry) is not None)
 
     def _is_at(self, queue: QueueName, order: QueueOrder, key: Key) -> bool:
         """Whether a heap entry is not stale."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 from msgspec import field
 
 from headgate.apiserver.apiextensions.structural import SchemaProps, structural_errors
+from headgate.apiserver.caches import CHECKED_SCHEMAS, memoized
 from headgate.apiserver.field_errors import FieldError, invalid, invalid_each, not_supported, quote, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validation import (
@@ -166,7 +168,12 @@ def _schema_errors(versions: list[Version]) -> list[FieldError]:
 
 
 def _one_schema_errors(path: str, schema: SchemaProps | None) -> list[FieldError]:
-    return [] if schema is None else structural_errors(path, schema)
+    return [] if schema is None else list(_encoded_schema_errors(path, msgspec.json.encode(schema)))
+
+
+@memoized(CHECKED_SCHEMAS)
+def _encoded_schema_errors(path: str, encoded: bytes) -> tuple[FieldError, ...]:
+    return tuple(structural_errors(path, msgspec.json.decode(encoded, type=SchemaProps)))
 
 
 def _names_errors(names: Names) -> list[FieldError]:

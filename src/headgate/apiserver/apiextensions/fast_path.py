@@ -18,12 +18,12 @@ from headgate.apiserver.apiextensions.validation import (
     FORMATS,
     Check,
     compile_list_type,
-    compile_pattern,
     compile_validation,
 )
 from headgate.apiserver.caches import VALID_STRINGS, memoized
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
+from headgate.apiserver.patterns import compile_pattern
 
 Test = Callable[[Any], bool]
 

@@ -6,16 +6,16 @@ rule reads only declared fields is not checked (it fails when it is evaluated), 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import field
 
-from headgate.apiserver.apiextensions.validation import compile_pattern, compile_validation
+from headgate.apiserver.apiextensions.validation import compile_validation
 from headgate.apiserver.cel import VALIDATIONS, CompilationError, InvalidPath, compile_expression, field_path
 from headgate.apiserver.field_errors import FieldError, forbidden, invalid, not_supported, required
+from headgate.apiserver.patterns import InvalidPattern, compile_pattern
 from headgate.apiserver.validation import ApiType
 
 
@@ -132,7 +132,7 @@ def _pattern_errors(path: str, node: SchemaProps) -> list[FieldError]:
         return []
     try:
         compile_pattern(node.pattern)
-    except re.error as error:
+    except InvalidPattern as error:
         detail = f"must be a valid regular expression, but isn't: {error}"
         return [invalid(f"{path}.pattern", node.pattern, detail)]
     return []

@@ -26,6 +26,7 @@ from headgate.apiserver.field_errors import (
     wrong_type,
 )
 from headgate.apiserver.messages import Json
+from headgate.apiserver.patterns import compile_pattern
 from headgate.model.names import dns_label_errors, dns_subdomain_errors
 
 Check = Callable[[Any, str, list[FieldError]], None]
@@ -124,12 +125,6 @@ def _shortest(limit: int) -> Check:
             errors.append(invalid(path, value, f"{path} in body should be at least {limit} chars long"))
 
     return check
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The pattern as a Python regular expression; a final `$` matches only at the very end, as in Go."""
-    ends = pattern.endswith("$") and not pattern.endswith("\\$")
-    return re.compile(pattern[:-1] + r"\Z" if ends else pattern)
 
 
 def _pattern(pattern: str) -> Check:

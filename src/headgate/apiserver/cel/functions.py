@@ -14,6 +14,7 @@ from typing import Any
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from headgate.apiserver.messages import Json
+from headgate.apiserver.patterns import InvalidPattern, compile_pattern
 from headgate.model.quantity import NANOS, InvalidQuantity, Quantity, parse_quantity
 
 Implementation = Callable[..., Any]
@@ -116,8 +117,8 @@ def _find_some(text: str, pattern: str, limit: int) -> list[str]:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        return compile_pattern(pattern)
+    except InvalidPattern as error:
         raise ValueError(f"Illegal regex: {error}") from None
 
 

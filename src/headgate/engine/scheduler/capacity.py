@@ -96,6 +96,8 @@ class CapacityStages:
             end = start + not_now.allowed
             if start < end:
                 yield batch.part(start, end)
+                start = end  # the next is asked about again: those before it may have found no node
+                continue
             yield DeferredEntry(batch.infos[end], stage, not_now)
             start = end + 1
         if start < len(batch.infos):

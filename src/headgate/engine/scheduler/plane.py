@@ -309,8 +309,15 @@ class SchedulerPlane:
         failed = self._gates.removals.answer(patch, outcome.trouble, now)
         if failed is None or outcome.trouble is WriteError.GONE:
             return []
+        return self._gated_again(failed, now)
+
+    def _gated_again(self, failed: Pod, now: float) -> list[Effect]:
         effects = self._absorb.observe(failed, now)
-        self._queue.back_off(self._gangs.queue_key(failed), now)
+        entry = self._gangs.queue_key(failed)
+        self._queue.back_off(entry, now)
+        info = self._queue.get(entry)
+        if info is not None and info.queue is QueueName.BACKOFF:
+            self._queue_capacity.keeps_place(info.pod)
         return effects
 
     def _forget(self, assumed: AssumedPod, outcome: Outcome, now: float) -> list[Effect]:
@@ -325,6 +332,8 @@ class SchedulerPlane:
         effects += self._gates.observed(pod) if pod.wants_node else ()
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
+            self._queue_capacity.keeps_place(pod)
+            self._cache.nominations.put(self._preempt.with_nomination(pod))  # its victims must not come back there
         elif pod.wants_node and outcome.trouble is not WriteError.GONE:
             effects.append(self._preempt.keep(pod, assumed.bind.node))
         self._metrics.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))
@@ -365,6 +374,8 @@ class SchedulerPlane:
     def _wake(self, now: float) -> list[Effect]:
         """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
         effects: list[Effect] = []
+        if self._queue_capacity.in_use and self._cache.nominations:
+            self._queue_capacity.recheck_nominated(now)
         self._reservations_changed(now)
         if self._queue_capacity.take_reordered():
             self._queue.reorder()
@@ -501,9 +512,17 @@ class SchedulerPlane:
         gated = not_now.reason == events.GATED
         return self._conditions.held_back(pod, entry) if gated else self._conditions.waits(pod, entry)
 
+    def _remove_again(self, now: float) -> Iterator[Effect]:
+        """Sends removals of gates again, and forgets those of pods that do not reserve capacity any more."""
+        for patch in self._gates.removals.due(now):
+            if self._gates.still_removes(patch.target.key):
+                yield patch
+            elif (pod := self._gates.forget(patch.target.key)) is not None:
+                yield from self._gated_again(pod, now)
+
     def _send_again(self, now: float) -> Iterator[Effect]:
         yield from self._bind.due(now)
-        yield from self._gates.removals.due(now)
+        yield from self._remove_again(now)
         yield from self._preempt.due(now)
         for pod, patch, _ in self._conditions.retries.due(now):
             if self._still_matters(patch):

@@ -111,10 +111,14 @@ class PreEnqueueStage:
         self._enqueued.pop(key, None)
 
     def report_queued(self) -> list[Report]:
-        """A condition for pods released in this step that still wait for their turn: they are not gated any more."""
+        """A condition for pods released in this step that still wait for their turn: they are not gated any more.
+
+        Those that were tried have another one, although they may wait for another turn already.
+        """
         reports: list[Report] = []
         for pod in self.released.values():
-            if self._queue.queue_of(self._gangs.queue_key(pod)) in (QueueName.ACTIVE, QueueName.BACKOFF):
+            info = self._queue.get(self._gangs.queue_key(pod))
+            if info is not None and not info.attempts and info.queue in (QueueName.ACTIVE, QueueName.BACKOFF):
                 reports += self._conditions.queued(pod)
         self.released = {}
         return reports

@@ -69,6 +69,7 @@ class QueueCapacity:
         self._queues = cache.volcano_queues
         self._groups = cache.groups
         self._known = cache.pods
+        self._nominated = cache.nominations.pods
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
         self._tree = QueueTree(())
@@ -80,6 +81,7 @@ class QueueCapacity:
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._claims = QueueClaims(preempting, waiting, self.wanted, self._has_had)
+        self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
@@ -87,13 +89,14 @@ class QueueCapacity:
         self.changed: dict[Key, None] = {}
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
-        self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
+        self._shares: dict[Hashable, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
         self._stale = False
         self.given_up = False  # whether what was kept for a pod is free because no node fits that pod
+        self._weighed = False  # whether what was answered may be different now, for pods that wait for their victims
         self._kept_out = False  # whether a reservation was not put in force for the sake of a pod that waits
         self._overdue = False  # whether time was over for a reservation when they were settled last
         self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
@@ -164,11 +167,24 @@ class QueueCapacity:
         info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
 
-    def share_of(self, queue: str) -> tuple[int, ...]:
-        if queue not in self._shares:
-            node = self._tree.get(queue)
-            self._shares[queue] = node.shares() if node is not None else NO_SHARE
-        return self._shares[queue]
+    def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
+        node = self._tree.get(queue)
+        known = queue if first not in self.in_force else (queue, first)
+        if node is not None and known not in self._shares:
+            own = [each.pod.shape.requests for each in self._with(first) if each.queue == queue]
+            for requests in own:
+                node.unreserve(requests)
+            self._shares[known] = node.shares()
+            for requests in own:
+                node.reserve(requests)
+        return self._shares[known] if node is not None else NO_SHARE
+
+    def _with(self, first: Key) -> list[QueueReservation]:
+        """The reservations in force of this pod and of the others of its group."""
+        held = self.in_force.get(first)
+        if held is None or held.pod.group is None:
+            return [held] if held is not None else []
+        return [each for each in self.in_force.values() if each.pod.group == held.pod.group]
 
     def no_node(self, pod: Pod) -> None:
         """No node fits the pod: unless it reserves capacity, none is kept for it until it is tried again."""
@@ -191,10 +207,23 @@ class QueueCapacity:
     def _weigh_again(self) -> None:
         """What was answered may be different now; those from whom capacity was kept may start."""
         self._answers.clear()
+        self._weighed = True
         self._stale |= self._kept_out
         if self._kept:
             self._kept.clear()
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def recheck_nominated(self, now: float) -> None:
+        """Pods that wait for their victims to leave a node are tried again if their queue does not allow them any more.
+
+        Nothing else has them tried again before that, and their nomination keeps the node from others.
+        """
+        self.refresh(now)
+        weighed, self._weighed = self._weighed, False
+        for pod in list(self._nominated.values()) if weighed else ():
+            pods = self._waiting(pod) if self.queue_of(pod) else ()
+            if pods and self.check(pods, len(pods)) is not None:
+                self.changed[pod.key] = None
 
     def take_reordered(self) -> bool:
         """Whether priorities of queues, or whether they take turns by share, have changed since the last call."""
@@ -234,7 +263,7 @@ class QueueCapacity:
         if pod.deleted is not None:
             self.leaves(pod.key)
         elif self._leaving.pop(pod.key, None) is not None:
-            self._answers.clear()
+            self._weigh_again()
 
     def release(self, pod: Key) -> None:
         if self.in_use:
@@ -253,6 +282,7 @@ class QueueCapacity:
         use = self._use.get(pod)
         if use is not None and self._leaving.get(pod) != use:
             self._leaving[pod] = use
+            self._stale |= bool(self.in_force) and bool(self._lines.refused)  # more may be kept from reservations
             self._weigh_again()
 
     def _freed(self) -> None:
@@ -268,7 +298,8 @@ class QueueCapacity:
     def waits(self, pod: Pod) -> None:
         """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
         known, asked = self.reservations.get(pod.key), self._asked.get(pod.key)
-        if known is None and asked is None and not pod.annotations and pod.key not in self._claims:
+        new = known is None and asked is None and pod.key not in self._claims
+        if new and not pod.annotations and pod.reserved_at is None:
             return
         queue = self.queue_of(pod)
         if (asked is not None and asked != queue) or self._claims.queue_of(pod.key) not in ("", queue):
@@ -403,11 +434,15 @@ class QueueCapacity:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def _rank_again(self, queue: str) -> None:
-        """Other reservations of this queue may be within what it deserves now."""
+        """Other reservations of this queue, or of one above it, may be within what their queue deserves now."""
         if not self.reservations.has(queue):
             self._beyond.pop(queue, None)
-        elif self._keeping and not self._tree_stale and self._beyond.get(queue) != self._first_beyond(queue):
-            self._stale = True
+        if not self._keeping or self._tree_stale or not len(self.reservations):
+            return
+        node = self._tree.get(queue)
+        for level in node.path() if node is not None else ():
+            if self.reservations.has(level.name) and self._beyond.get(level.name) != self._first_beyond(level.name):
+                self._stale = True
 
     def _first_beyond(self, queue: str) -> ReservationPlace | None:
         node = self._tree.get(queue)
@@ -700,6 +735,12 @@ class QueueCapacity:
     def _passes(self, pod: Key) -> None:
         if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def keeps_place(self, pod: Pod) -> None:
+        """The pod, or the gang whose first it is, backs off after a failed write: nobody overtakes it meanwhile."""
+        queue = self.queue_of(pod) if pod.gates else ""
+        if queue and self._is_fifo(queue):
+            self._lines.refuse(pod.key, queue, QueuedPodInfo(pod).order)
 
     def _is_fifo(self, queue: str) -> bool:
         node = self._tree.get(queue)

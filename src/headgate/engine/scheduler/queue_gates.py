@@ -23,6 +23,7 @@ class RemovedGates(Struct):
     pod: Pod  # as observed last
     at: float | None  # since when the pod reserves capacity; None: it does not
     doubtful: bool = False  # an answer was lost: only an observation tells
+    refused: bool = False  # the gates are there: they are removed anew after a back-off
 
 
 class GateRemovals:
@@ -59,6 +60,8 @@ class GateRemovals:
             self.forget(pod.key)
             return pod
         removed.pod = pod
+        if removed.refused:
+            return pod
         gates = tuple(gate for gate in pod.gates if gate not in QUEUE_GATES)
         at = pod.reserved_at if removed.at is None else removed.at
         return msgspec.structs.replace(pod, gates=gates, reserved_at=at)
@@ -66,29 +69,39 @@ class GateRemovals:
     def answer(self, patch: PatchSpec, trouble: WriteError | None, now: float) -> Pod | None:
         """Takes in the server's answer; returns the pod as it was observed last if its gates were not removed.
 
-        After a lost answer a conflict may be our own removal: it stays assumed until the truth is observed.
+        After a lost answer a conflict may be our own removal: it stays assumed until the truth is observed. One that
+        did not arrive is not assumed, if the pod was to reserve capacity: it is decided anew, perhaps with a node.
         """
         key = patch.target.key
         flight, removed = self.writes.get(key), self.removed.get(key)
         if flight is None or removed is None or flight.write != patch:
             return None
-        if trouble in RETRIABLE:
-            removed.doubtful |= trouble is WriteError.UNKNOWN
+        removed.doubtful |= trouble is WriteError.UNKNOWN
+        if trouble in RETRIABLE and (removed.doubtful or removed.at is None):
             self.writes.retry(key, patch, now)
         elif trouble is None or (trouble is WriteError.CONFLICT and removed.doubtful):
             self.writes.confirm(key)
+        elif removed.at is None and trouble is not WriteError.GONE:
+            removed.refused = True
+            self.writes.retry(key, patch, now)
+            return removed.pod
         else:
             self.forget(key)
             return removed.pod
         return None
 
     def due(self, now: float) -> list[PatchSpec]:
-        """The removals to be sent again."""
-        return [patch for _, patch, _ in self.writes.due(now)]
+        """The removals to be sent again; those that were refused are made for the gates as observed last."""
+        due = [(self.removed[pod], patch) for pod, patch, _ in self.writes.due(now)]
+        return [self.release(removed.pod) if removed.refused else patch for removed, patch in due]
 
-    def forget(self, pod: Key) -> None:
-        if self.removed.pop(pod, None) is not None:
-            self.writes.forget(pod)
+    def forget(self, pod: Key) -> Pod | None:
+        """The pod as it was observed last, if a removal of its gates was assumed; it is no longer."""
+        removed = self.removed.pop(pod, None)
+        if removed is None:
+            return None
+        self.writes.forget(pod)
+        return removed.pod
 
 
 class QueueGates(Protocol):
@@ -98,7 +111,7 @@ class QueueGates(Protocol):
 
     def as_assumed(self, pod: Pod) -> Pod: ...
 
-    def forget(self, pod: Key) -> None: ...
+    def forget(self, pod: Key) -> Pod | None: ...
 
     def observed(self, pod: Pod) -> list[PatchSpec]:
         """The pod waits, as it is now."""
@@ -108,6 +121,9 @@ class QueueGates(Protocol):
 
     def keeps(self, pods: Iterable[Pod]) -> bool:
         """Whether these pods reserve the capacity of their queue if no node fits."""
+
+    def still_removes(self, pod: Key) -> bool:
+        """Whether a removal that may not have arrived is to be sent again; otherwise it is decided anew."""
 
 
 class GatedByQueue:
@@ -133,6 +149,10 @@ class GatedByQueue:
     def keeps(self, pods: Iterable[Pod]) -> bool:
         return any(opted_in(pod) for pod in pods)  # a gang as a whole, also for members that did not ask for the gate
 
+    def still_removes(self, pod: Key) -> bool:
+        """Not if others have the capacity by now, or the pod is in a queue that has none for it."""
+        return pod in self._capacity.in_force or self._capacity.reservations.get(pod) is None
+
 
 class GatesReleased:
     """Queue-allocation gates are off: every one is removed, whatever else the pod waits for."""
@@ -142,13 +162,16 @@ class GatesReleased:
         self.as_assumed, self.forget = removals.as_assumed, removals.forget
 
     def observed(self, pod: Pod) -> list[PatchSpec]:
-        return [self.removals.release(pod)] if ours(pod) else []
+        return [self.removals.release(pod)] if ours(pod) and pod.key not in self.removals.removed else []
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         return []
 
     def keeps(self, pods: Iterable[Pod]) -> bool:
         return False
+
+    def still_removes(self, pod: Key) -> bool:
+        return True
 
 
 def queue_gates(gated: bool, capacity: QueueCapacity, policy: WritePolicy) -> QueueGates:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
+from headgate.model.resources import Resources
 from headgate.preemption.volcano import Use, may_reclaim, names_deserved
 from headgate.quota.volcano import VolcanoQueueNode
 
@@ -146,9 +147,8 @@ class QueueReservations:
         return [each for each in found if self.counts([each]) and self.place_of(each.pod, node.name) < place]
 
     def held(self, node: VolcanoQueueNode) -> list[Use]:
-        """What is in force of this queue."""
-        found = self._of_queue.get(node.name, {})
-        return [(node, each.pod.shape.requests) for key, each in found.items() if key in self.in_force]
+        """What is in force of this queue and of those below it."""
+        return [(node, Resources.of(node.reserved))] if node.reserved else []
 
     # time
 
