@@ -31,6 +31,7 @@ from bench_apiserver import POD, body
 from headgate.api.decode import decode, decode_list, decode_watch
 from headgate.api.requests import JSON, Call
 from headgate.apiserver import ApiServer, Request
+from headgate.apiserver.users import ClientIdentity
 from headgate.live.access import Access, Anonymous, ClusterEndpoint, server_url
 from headgate.live.api_front import LIMITS, ApiFront
 from headgate.live.client import Client
@@ -45,6 +46,7 @@ CONNECTIONS = 16
 SPREAD = 100  # namespaces of stored pods
 ROUNDS = 3  # of bindings over HTTP
 GOAL = 10_000  # bindings a second in process
+SOMEBODY = ClientIdentity("somebody", ())
 DRAINED_EVERY = 16  # bindings in process, as many as are under way over HTTP
 
 
@@ -94,7 +96,7 @@ def in_process(count: int) -> float:
 
 def serve_ours(told: Connection, pods: int) -> None:
     server = server_with(pods)
-    front = ApiFront(server, lambda _: "somebody", time.time)
+    front = ApiFront(server, lambda _: SOMEBODY, time.time)
 
     async def run() -> None:
         async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port") as port:
@@ -176,7 +178,7 @@ async def bindings(port: int, count: int) -> float:
 async def fan_out(watchers: int, objects: int) -> float:
     """Seconds until every watcher has read all events, over sockets, in this process."""
     server = ApiServer()
-    front = ApiFront(server, lambda _: "somebody", time.time)
+    front = ApiFront(server, lambda _: SOMEBODY, time.time)
     async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port") as port:
 
         async def watch() -> None:

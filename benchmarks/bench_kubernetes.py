@@ -89,7 +89,7 @@ def server_of(kubeconfig: Path) -> Server:
     cluster, token = document["clusters"][0]["cluster"], document["users"][0]["user"]["token"]
     host, port = cluster["server"].removeprefix("https://").split(":")
     tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-    return Server(host, int(port), tls, token)
+    return Server(host, int(port), tls, f"Authorization: Bearer {token}\r\n")
 
 
 def node_name(number: int) -> str:

@@ -15,6 +15,7 @@ from headgate.apiserver import (
     ResourceType,
     WebhookAdmission,
 )
+from headgate.apiserver.admission.chain import ConfiguredPlugin
 from headgate.apiserver.field_errors import render
 
 TYPES: dict[str, ResourceType] = {one.kind: one for one in RESOURCE_TYPES}
@@ -105,11 +106,13 @@ def operation(verb: str, new: Json | None, old: Json | None = None, subresource:
 
 
 def admitted(verb: str, new: Json, old: Json | None = None, catalog: Stored | None = None) -> Json:
-    for plugin in ADMISSION:
+    """As the plugins that no stored object configures leave it."""
+    plugins = [plugin for plugin in ADMISSION if not isinstance(plugin, ConfiguredPlugin)]
+    for plugin in plugins:
         changed = plugin.mutate(operation(verb, new, old), catalog or Stored())
         assert changed is not None
         new = changed
-    for plugin in ADMISSION:
+    for plugin in plugins:
         plugin.validate(operation(verb, new, old), catalog or Stored())
     return new
 

@@ -11,7 +11,7 @@ from headgate.apiserver import ApiServer, Json, Request, Response
 
 AUTHORIZATION, AUTHENTICATION = "/apis/authorization.k8s.io/v1", "/apis/authentication.k8s.io/v1"
 NOW = 1_000.0
-ASKED: Json = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+ASKED: Json = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}
 
 
 def ask(server: ApiServer, path: str, body: Any, method: str = "POST") -> Response:
@@ -23,9 +23,15 @@ def ask(server: ApiServer, path: str, body: Any, method: str = "POST") -> Respon
     ["selfsubjectaccessreviews", "subjectaccessreviews", "namespaces/default/localsubjectaccessreviews"],
 )
 def test_whoever_is_known_may_do_everything(path: str):
-    answer = ask(ApiServer(), f"{AUTHORIZATION}/{path}", {"spec": ASKED})
+    asked = ASKED if path.startswith("self") else {**ASKED, "user": "somebody"}
+    answer = ask(ApiServer(), f"{AUTHORIZATION}/{path}", {"spec": asked})
     assert (answer.code, answer.value["status"]) == (201, {"allowed": True})
-    assert answer.value["spec"] == ASKED
+    assert answer.value["spec"] == asked
+
+
+def test_an_access_review_of_another_names_somebody():
+    answer = ask(ApiServer(), f"{AUTHORIZATION}/subjectaccessreviews", {"spec": ASKED})
+    assert (answer.code, answer.value["details"]["causes"][0]["field"]) == (422, "spec.user")
 
 
 @pytest.mark.parametrize("spec", [{}, {**ASKED, "nonResourceAttributes": {"path": "/", "verb": "get"}}])

@@ -98,6 +98,21 @@ def test_of_a_gang_that_has_started_a_member_too_many_holds_its_own_place_and_no
     assert steps.binds == {"early": "n"}
 
 
+def test_of_a_gang_in_a_fifo_queue_no_member_waits_behind_another():
+    """The gang needs one, and one that asked for no gate comes first, although another one is older."""
+    older = grouped("m0", cpu=2000, created=1.0)
+    younger = replace(grouped("m1", cpu=2000, gates=(), created=2.0), annotations={})
+    steps = Queues(queue("team", 3000, **FIFO), pod_group(members=1), BIG, older, younger)
+    assert steps.bound == {"m1": "n"}
+    assert steps.reasons == {"m0": "SchedulingGated"}
+
+
+def test_of_a_gang_in_a_fifo_queue_members_that_fit_do_not_wait_behind_the_oldest_that_does_not():
+    members = [grouped("m0", cpu=5000, created=1.0), grouped("m1", created=2.0), grouped("m2", created=3.0)]
+    steps = Queues(queue("team", 3000, **FIFO), pod_group(members=2), BIG, *members)
+    assert set(steps.bound) == {"m1", "m2"}
+
+
 def test_a_pod_whose_priority_falls_does_not_wait_behind_itself_nor_keep_its_place():
     first, second = queued("first", 2000, priority=9, created=1.0), queued("second", 1500, priority=5, created=2.0)
     steps = Queues(queue("team", 1000, **FIFO), BIG, first, second)
@@ -243,6 +258,17 @@ def test_a_removal_that_failed_is_decided_anew_if_the_queue_has_no_capacity_for_
     steps.see(queue("team", 1000, version="3"))
     steps.later(20.0, TimerFired("scheduling"))
     assert steps.removal("a").change == QueueReservation(40.0, ((0, QUEUE_GATE),), True)
+
+
+def test_a_gang_of_which_one_removal_failed_is_let_go_anew_with_all_gates_that_may_be_there():
+    """What became of the other removal is not known."""
+    members = [elsewhere(name, group=grouped(name).group) for name in ("m0", "m1")]
+    steps = Queues(queue("team", 2000), pod_group(members=2), node("n"), *members)
+    lost, failed = steps.removal("m0"), steps.removal("m1")
+    steps.step(Outcome(lost, WriteError.UNKNOWN), Outcome(failed, WriteError.UNAVAILABLE))
+    steps.later(20.0, TimerFired("scheduling"))
+    again = QueueReservation(20.0, ((0, QUEUE_GATE),), True)
+    assert [steps.removal(name).change for name in ("m0", "m1")] == [again, again]
 
 
 def test_a_pod_whose_removal_did_not_arrive_is_bound_with_its_gate_removed():

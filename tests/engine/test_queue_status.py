@@ -126,11 +126,12 @@ def test_the_phase_of_a_pod_group(pods, phase, reason):
     [
         pytest.param(2000, "queue team has no capacity for its pods", id="the queue has no capacity"),
         pytest.param(9000, "0 of 3 needed pods have a node", id="no node fits, as the pods say"),
+        pytest.param(3000, "0 of 3 needed pods have a node", id="the queue has none for one that it does not need"),
     ],
 )
 def test_a_group_in_queue_says_why_it_does_not_start(cpu, message):
     refused = ScheduledCondition("False", "Unschedulable", "")
-    pods = [replace(each, gates=(), scheduled=refused) for each in MEMBERS]
+    pods = [replace(each, gates=(), scheduled=refused) for each in (*MEMBERS, grouped("m9", created=9.0))]
     found = group(Steps(queue("team", cpu), pod_group(members=3), node("n", cpu=1000), *pods))
     assert found.phase is PodGroupPhase.INQUEUE
     assert [(each.type, each.reason, each.message) for each in found.conditions] == [

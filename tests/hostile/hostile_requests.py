@@ -23,9 +23,11 @@ from headgate.api.install_manifests import (
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
+from headgate.apiserver.users import ClientIdentity
 from headgate.live.api_front import ApiFront
 from headgate.live.http_server import HttpReply, HttpRequest
 
+SOMEBODY = ClientIdentity("somebody", ())
 DAY = 50  # requests of one seed
 ANSWER_SECONDS = 10.0  # of a request, on a busy machine
 START = 1_767_225_600.0
@@ -234,7 +236,7 @@ def hostile_requests_are_answered(seed: int) -> None:
     """No request is answered by 500, or by nothing, and what is answered is forgotten."""
     one = _OfOneProcess
     if one.front is None:
-        one.front = ApiFront(hostile_server(), lambda _: "somebody", lambda: START)
+        one.front = ApiFront(hostile_server(), lambda _: SOMEBODY, lambda: START)
     asyncio.run(a_day(seed, one.front))
     one.days, used = one.days + 1, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if one.days == WARM:

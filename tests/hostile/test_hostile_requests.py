@@ -5,7 +5,7 @@ import resource
 from collections import Counter
 
 import pytest
-from hostile_requests import DAY, START, a_day, hostile_server
+from hostile_requests import DAY, SOMEBODY, START, a_day, hostile_server
 
 from headgate.apiserver.server import ApiServer
 from headgate.live.api_front import LIMITS, ApiFront
@@ -17,7 +17,7 @@ PATIENCE = 30.0  # seconds
 
 
 async def test_hostile_requests_are_answered_and_memory_stays_as_it_is():
-    front, statuses = ApiFront(hostile_server(), lambda _: "somebody", lambda: START), Counter()
+    front, statuses = ApiFront(hostile_server(), lambda _: SOMEBODY, lambda: START), Counter()
     for day in range(DAYS):
         statuses += await a_day(day, front)
         if day == DAYS // 4:
@@ -51,7 +51,7 @@ POST = b"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\n"
     ],
 )
 async def test_what_is_no_request_gets_an_answer_or_an_end_and_others_are_served(sent):
-    front = ApiFront(ApiServer(), lambda _: "somebody", lambda: START)
+    front = ApiFront(ApiServer(), lambda _: SOMEBODY, lambda: START)
     async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port") as port, asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent)

@@ -211,6 +211,10 @@ _settled = replacing(
 )
 
 
+def _keys(value: Any) -> set[str]:
+    return set(value) if isinstance(value, dict) else set()
+
+
 def _manager(entry: Any) -> tuple[str, ...]:
     return entry["operation"], entry["manager"], entry.get("subresource", "")
 
@@ -218,7 +222,7 @@ def _manager(entry: Any) -> tuple[str, ...]:
 def _essence(name: str, value: Any) -> Any:
     match value:
         case dict():
-            if "token" in value.get("status", ()):  # a TokenRequest is not stored; ours says nothing of its managers
+            if {"token", "allowed"} & _keys(value.get("status")):  # what is not stored says nothing of managers on ours
                 value = {
                     **value,
                     "metadata": {key: part for key, part in value["metadata"].items() if key != "managedFields"},

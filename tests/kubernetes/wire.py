@@ -31,13 +31,12 @@ class Server(NamedTuple):
     host: str
     port: int
     tls: ssl.SSLContext
-    token: str = ""
+    headers: str = ""  # of each request besides the usual ones, each with its end of line
 
     def head(self, method: str, path: str, length: int, content_type: str) -> bytes:
         content = f"Content-Type: {content_type}\r\nContent-Length: {length}\r\n" if length else ""
         fixed = f"Host: {self.host}\r\nAccept: application/json\r\n"
-        fixed += f"Authorization: Bearer {self.token}\r\n" if self.token else ""
-        return f"{method} {path} HTTP/1.1\r\n{fixed}{content}\r\n".encode()
+        return f"{method} {path} HTTP/1.1\r\n{fixed}{self.headers}{content}\r\n".encode()
 
 
 class Connection(asyncio.Protocol):

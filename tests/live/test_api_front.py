@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from wire_client import MAPS, PATIENCE, Wire, config_map, events, wired
 
+from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 from headgate.live.api_front import COMPRESSED_FROM, LIMITS
@@ -53,6 +54,80 @@ async def test_a_client_certificate_is_as_good_as_the_token(wire):
 
 async def test_probes_ask_for_no_credentials(wire):
     assert (await wire.ask("GET", "/readyz", Authorization=""))[2] == b"ok"
+
+
+@pytest.fixture
+async def ruled(tmp_path: Path) -> AsyncIterator[Wire]:
+    """A server whose roles decide: jane, and the group readers, may list config maps."""
+    server, group = ApiServer(authorization=AuthorizationMode.RBAC), "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+    subjects = [
+        {"kind": "Group", "name": "readers"},
+        {"kind": "ServiceAccount", "name": "jane", "namespace": "default"},
+    ]
+    for plural, value in (
+        ("roles", {"rules": rules}),
+        ("rolebindings", {"roleRef": {"kind": "Role", "name": "a"}, "subjects": subjects}),
+    ):
+        body = json.dumps({"metadata": {"name": "a"}, **value}).encode()
+        made = server.handle(Request("POST", f"/apis/{group}/v1/namespaces/default/{plural}", body=body), 0.0)
+        assert made.code == 201
+    async with wired(server, tmp_path / "kubeconfig") as wire:
+        yield wire
+
+
+async def test_a_service_account_asks_with_its_token_and_has_its_own_rights(ruled):
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    for name, codes in (("jane", [200, 403]), ("joe", [403, 403])):
+        await ruled.ask("POST", accounts, json.dumps({"metadata": {"name": name}}).encode())
+        _, _, body = await ruled.ask("POST", f"{accounts}/{name}/token", b"{}")
+        given = f"Bearer {json.loads(body)['status']['token']}"
+        found = [(await ruled.ask("GET", path, Authorization=given))[0] for path in (MAPS, f"{MAPS}/a")]
+        assert found == codes
+
+
+async def test_whoever_says_nothing_is_anonymous_and_whoever_lies_is_nobody(ruled):
+    code, _, body = await ruled.ask("GET", MAPS, Authorization="")
+    assert (code, json.loads(body)["message"].split(" cannot ")[0]) == (
+        403,
+        'configmaps is forbidden: User "system:anonymous"',
+    )
+    assert (await ruled.ask("GET", "/version", Authorization=""))[0] == 200
+    assert (await ruled.ask("GET", "/version", Authorization="Bearer nonsense"))[0] == 401
+
+
+async def test_the_administrator_of_a_certificate_is_never_refused(ruled):
+    reader, writer = await ruled.send("DELETE", MAPS, tls=ruled.with_certificate)
+    async with asyncio.timeout(PATIENCE):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "headers, code",
+    [
+        pytest.param({"Impersonate_User": "joe"}, 403, id="a user without rights"),
+        pytest.param({"Impersonate_User": "joe", "Impersonate_Group": "readers"}, 200, id="in a group with rights"),
+        pytest.param(
+            {"Impersonate_User": "joe", "Impersonate_Group": "readers\r\nImpersonate-Group: others"},
+            200,
+            id="in two groups",
+        ),
+        pytest.param({"Impersonate_User": "joe", "Impersonate_Group": "readers,x"}, 403, id="in a group with a comma"),
+        pytest.param({"Impersonate_Group": "readers"}, 500, id="in a group and nobody"),
+        pytest.param({"Impersonate_User": "joe", "Impersonate_Uid": "1"}, 400, id="what is not supported"),
+        pytest.param({"Impersonate_User": "joe", "Impersonate_Extra_X": "1"}, 400, id="what is not supported either"),
+    ],
+)
+async def test_the_administrator_acts_as_others(ruled, headers, code):
+    assert (await ruled.ask("GET", MAPS, **headers))[0] == code
+    assert (await ruled.ask("GET", f"{MAPS}?watch=true&timeoutSeconds=1", **headers))[0] in (403, code)
+
+
+async def test_a_watch_that_no_rule_allows_is_refused(ruled):
+    acting = {"Impersonate_User": "joe", "Impersonate_Group": "readers"}
+    code, _, body = await ruled.ask("GET", f"{MAPS}?watch=true", **acting)
+    assert (code, 'cannot watch resource "configmaps"' in json.loads(body)["message"]) == (403, True)
 
 
 async def test_a_watch_tells_what_is_and_then_what_comes(wire):

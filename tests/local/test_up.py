@@ -16,10 +16,11 @@ import yaml
 from click.testing import CliRunner
 
 from headgate.api.requests import JSON, Call
+from headgate.apiserver.authorization import AuthorizationMode
 from headgate.live.client import Client
 from headgate.live.kubeconfig import find_access
 from headgate.local.up import UpPlan, run_clusters
-from headgate.simulator import InvalidScenario, parse_scenario
+from headgate.simulator import InvalidScenario, load_scenario, parse_scenario
 from headgate.ui.cli import main
 from headgate.ui.up_command import scenario_of
 
@@ -97,6 +98,40 @@ async def test_a_job_is_scheduled_and_runs_to_its_end(tmp_path):
     assert view.text.count(" bind pods/default/report-") == 4
 
 
+@pytest.mark.parametrize(
+    "example",
+    ["07-gang", "11-queues", "13-reclaim", "14-pod-group", "18-fleet", "19-queue-allocation-gate"],
+)
+async def test_the_roles_that_are_installed_are_enough(tmp_path, example):
+    """Headgate runs as its service account; whatever a rule is missing for would be refused and logged."""
+    wanted = load_scenario(str(EXAMPLE.parent / example / "scenario.yaml"))
+    plan = UpPlan(
+        scenario=wanted,
+        kubeconfig=tmp_path / "kubeconfig",
+        speed=10 * FAST,
+        ends_when_idle=True,
+        authorization=AuthorizationMode.RBAC,
+    )
+    view = Onlooker()
+    async with asyncio.timeout(PATIENCE):
+        await run_clusters(plan, view, asyncio.Event())
+    assert "forbidden" not in view.text.lower()
+    assert " bind pods/" in view.text
+
+
+async def test_without_a_rule_our_process_is_refused_and_says_so(tmp_path):
+    """The test above can fail: Headgate has the rights of its roles and no others."""
+    plan = planned(tmp_path, scenario(), authorization=AuthorizationMode.RBAC)
+    role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/headgate-scheduler"
+    async with running(plan) as view, asyncio.timeout(PATIENCE):
+        found = await ask(tmp_path / "kubeconfig", "main", role)
+        rules = [rule for rule in found["rules"] if rule["resources"] != ["pods/binding"]]
+        await ask(tmp_path / "kubeconfig", "main", role, {**found, "rules": rules}, "PUT")
+        await ask(tmp_path / "kubeconfig", "main", "/apis/batch/v1/namespaces/default/jobs", JOB)
+        while "pods/binding" not in view.text or "is forbidden" not in view.text:
+            await asyncio.sleep(0)
+
+
 async def test_our_process_crashes_and_goes_on(tmp_path):
     late = {**JOB, "metadata": {"name": "late", "namespace": "default"}}
     timeline = [{"at": "1s", "crash": "20s"}, {"at": "5s", "apply": [late]}]
@@ -134,11 +169,11 @@ async def until_connected(file: Path) -> set[str]:
             await asyncio.sleep(0)
 
 
-async def ask(file: Path, context: str, path: str, new: object = None) -> dict:
+async def ask(file: Path, context: str, path: str, new: object = None, method: str = "POST") -> dict:
     client = Client(find_access(str(file), context, {}), time.monotonic, time.time, asyncio.sleep)
     try:
         body = b"" if new is None else msgspec.json.encode(new)
-        answer = await client.perform(Call("GET" if new is None else "POST", path, {}, JSON, body))
+        answer = await client.perform(Call("GET" if new is None else method, path, {}, JSON, body))
     finally:
         client.close()
     assert answer.status in (200, 201), answer.body

@@ -1,7 +1,8 @@
 """A small Kubernetes: `ApiServer.handle(request, now)` answers as a real API server does. No I/O, none of our kinds.
 
-A request goes through `server` → `registry` (RequestInfo) → `handlers`, which call the kind's strategy (`kinds`,
-`apiextensions`: defaulting, then validation), `admission` and `storage`; `controllers` then reconcile what was stored.
+A request goes through `server` → `authorization` → `registry` (RequestInfo) → `handlers`, which call the kind's
+strategy (`kinds`, `apiextensions`: defaulting, then validation), `admission` and `storage`; `controllers` then
+reconcile what was stored.
 
 To change it (tests are in `tests/apiserver`; `tests/kubernetes/test_same_answers.py` compares with a real server):
 
@@ -12,6 +13,8 @@ To change it (tests are in `tests/apiserver`; `tests/kubernetes/test_same_answer
 * Add an admission plugin: a class with `mutate` and `validate` in `admission.plugins`, at its place in `ADMISSION`. See
   `test_apiserver_order` and `test_rules_limits`.
 * Change who owns a field or how values are merged: `managedfields`. See `test_apply`.
+* Change what admission policies see or say: `admission.policies`. See `test_policies`.
+* Change who may do what: `authorization`. See `test_rbac`.
 * Add a CEL function: a row in `cel.functions`. See `test_cel_functions`.
 * Add a cache: a policy in `caches`, with the benchmark that pays for it. See `test_caches`.
 """
@@ -26,6 +29,7 @@ from headgate.apiserver.admission import (
     Operation,
     WebhookAdmission,
 )
+from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.field_errors import Complaint, FieldError
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
@@ -43,6 +47,7 @@ __all__ = [
     "Allowed",
     "ApiError",
     "ApiServer",
+    "AuthorizationMode",
     "Catalog",
     "Collection",
     "Complaint",

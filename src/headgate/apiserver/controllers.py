@@ -1,7 +1,8 @@
 """Built-in controllers, which act on changes once they are stored.
 
 The garbage collector deletes or orphans dependents, the namespace controller empties terminating namespaces, the
-definition controller serves custom resources and finalizes deleted definitions.
+definition controller serves custom resources and finalizes deleted definitions, the role aggregation controller fills
+ClusterRoles with the rules of those they select.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from headgate.apiserver.handlers import FOREGROUND, ORPHAN, DeleteOptions, Delet
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import timestamp
 from headgate.apiserver.registry import Registry, RequestInfo
+from headgate.apiserver.selectors import object_selector
 from headgate.apiserver.status import ApiError, StatusError, details_of, forbidden
 from headgate.apiserver.storage import Change, Collection, Store, store_or_remove
 from headgate.apiserver.strategy import ResourceType
@@ -364,3 +366,44 @@ def _established(spec: Json, now: float) -> Json:
 def _condition(kind: str, reason: str, message: str, now: float) -> Json:
     since = timestamp(int(now))
     return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since}
+
+
+class RoleAggregationController:
+    """Gives a ClusterRole with an aggregationRule the rules of all roles it selects, directly or through other such
+    roles, each once; roles that select one another add nothing to each other.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._roles = store, store.collection("rbac.authorization.k8s.io", "clusterroles")
+        self._roles.is_reconciled = True
+
+    def reconcile(self, changes: Sequence[Change], _now: float) -> None:
+        if not any(change.collection is self._roles for change in changes):
+            return
+        roles = {name: revision.value for _, name, revision in self._roles.items()}
+        for name, role in roles.items():
+            if role.get("aggregationRule"):
+                rules = _aggregated_rules(name, roles)
+                if rules != (role.get("rules") or []):
+                    store_or_remove(self._store, self._roles, "", name, {**role, "rules": rules or None})
+
+
+def _aggregated_rules(name: str, roles: dict[str, Json]) -> list[Json]:
+    rules: list[Json] = []
+    seen, pending = {name}, [name]
+    while pending:
+        role = roles[pending.pop()]
+        if not role.get("aggregationRule"):
+            rules += [rule for rule in role.get("rules") or () if rule not in rules]
+            continue
+        found = [
+            other for other in sorted(roles) if other not in seen and _selects(role["aggregationRule"], roles[other])
+        ]
+        seen.update(found)
+        pending += reversed(found)
+    return rules
+
+
+def _selects(rule: Json, role: Json) -> bool:
+    labels = role["metadata"].get("labels") or {}
+    return any(object_selector(selector)(labels) for selector in rule.get("clusterRoleSelectors") or ())

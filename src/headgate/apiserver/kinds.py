@@ -41,6 +41,8 @@ from headgate.apiserver.validation import (
     metadata_errors,
     metadata_update_errors,
     pods,
+    policies,
+    rbac,
     typed,
     types,
     workloads,
@@ -320,6 +322,39 @@ DEPLOYMENT = _replicated("Deployment", default_deployment, {})
 REPLICA_SET = _replicated("ReplicaSet", default_replica_set, {"replicas": 0})
 STATEFUL_SET = _replicated("StatefulSet", default_stateful_set, {"replicas": 0, "availableReplicas": 0})
 
+
+def _of_rbac(
+    shape: type[ApiType], default: Callable[[Json], Json], check: Callable[[Json], list[FieldError]]
+) -> KindStrategy:
+    return KindStrategy(
+        shape=shape,
+        create=default,
+        update=_as_created(default),
+        check=check,
+        check_update=rbac.update_errors_of(check),
+        default=_unchanged_new if default is rbac.new_role else None,
+    )
+
+
+ROLE = _of_rbac(rbac.Role, rbac.new_role, rbac.role_errors)
+CLUSTER_ROLE = _of_rbac(rbac.ClusterRole, rbac.new_role, rbac.cluster_role_errors)
+ROLE_BINDING = _of_rbac(rbac.RoleBinding, rbac.default_binding, rbac.binding_errors)
+CLUSTER_ROLE_BINDING = _of_rbac(rbac.ClusterRoleBinding, rbac.default_binding, rbac.cluster_binding_errors)
+POLICY = KindStrategy(
+    shape=policies.ValidatingAdmissionPolicy,
+    create=lambda new: _without_status(policies.default_policy(new)),
+    update=lambda new, old: _keeping_status(policies.default_policy(new), old),
+    check=policies.policy_errors,
+    check_update=policies.policy_update_errors,
+    default=policies.default_policy,
+)
+POLICY_BINDING = KindStrategy(
+    shape=policies.ValidatingAdmissionPolicyBinding,
+    create=policies.default_policy_binding,
+    update=_as_created(policies.default_policy_binding),
+    check=policies.policy_binding_errors,
+    check_update=policies.policy_binding_update_errors,
+)
 DEFINITION = KindStrategy(
     shape=Definition,
     create=_new_definition,
@@ -380,6 +415,15 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _of_all("apps", "deployments", "Deployment", DEPLOYMENT, "deploy", scale=_SCALE),
     _of_all("apps", "replicasets", "ReplicaSet", REPLICA_SET, "rs", scale=_SCALE),
     _of_all("apps", "statefulsets", "StatefulSet", STATEFUL_SET, "sts", scale=_SCALE),
+    *(
+        ResourceType(rbac.GROUP, "v1", plural, kind, namespaced, rules, has_status=False)
+        for plural, kind, namespaced, rules in (
+            ("clusterrolebindings", "ClusterRoleBinding", False, CLUSTER_ROLE_BINDING),
+            ("clusterroles", "ClusterRole", False, CLUSTER_ROLE),
+            ("rolebindings", "RoleBinding", True, ROLE_BINDING),
+            ("roles", "Role", True, ROLE),
+        )
+    ),
     ResourceType("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, _CLUSTER_WIDE, False, ("sc",)),
     ResourceType("storage.k8s.io", "v1", "csinodes", "CSINode", False, _CLUSTER_WIDE, has_status=False),
     ResourceType("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, _CLUSTER_WIDE, has_status=False),
@@ -406,6 +450,25 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
             ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
             ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
         )
+    ),
+    ResourceType(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        False,
+        POLICY,
+        categories=EXTENSIONS,
+    ),
+    ResourceType(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        False,
+        POLICY_BINDING,
+        has_status=False,
+        categories=EXTENSIONS,
     ),
 )
 """Every built-in kind, in the order in which discovery lists them."""

@@ -22,6 +22,7 @@ class Request(Struct, frozen=True):
     user: str = "system:admin"
     accept: str = ""  # media types, the preferred one first; empty: JSON
     user_agent: str = ""
+    groups: tuple[str, ...] = ()  # of the user; empty: those that follow from the name
 
 
 class Response(Struct, frozen=True):

@@ -19,7 +19,7 @@ _NOT_AT_CREATION = frozenset({*SERVER_FIELDS, *NEVER_STORED, "resourceVersion"})
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 LONGEST_PREFIX = 58
-NO_GENERATION_GROUPS = ("", "coordination.k8s.io", "events.k8s.io", "node.k8s.io")
+NO_GENERATION_GROUPS = ("", "coordination.k8s.io", "events.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
 """Groups whose kinds, pods aside, have no generation."""
 _NO_GENERATION_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
 

@@ -408,6 +408,34 @@ def _priority_class(one: Json, now: float) -> list[Any]:
     return [_name(one), one.get("value", 0), bool(one.get("globalDefault")), _age(one, now), policy]
 
 
+def _role_binding(one: Json, now: float) -> list[Any]:
+    reference, subjects = one.get("roleRef") or {}, one.get("subjects") or ()
+    named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for each in subjects:
+        place = f"{each.get('namespace', '')}/" if each["kind"] == "ServiceAccount" else ""
+        named[each["kind"]].append(f"{place}{each['name']}")
+    role = f"{reference.get('kind', '')}/{reference.get('name', '')}"
+    return [_name(one), role, _age(one, now), *(", ".join(names) for names in named.values())]
+
+
+def _policy(one: Json, now: float) -> list[Any]:
+    kind = _spec(one).get("paramKind") or {}
+    shown = f"{kind['apiVersion']}/{kind['kind']}" if kind else "<unset>"
+    return [_name(one), len(_spec(one).get("validations") or ()), shown, _age(one, now)]
+
+
+def _policy_binding(one: Json, now: float) -> list[Any]:
+    spec = _spec(one)
+    reference = spec.get("paramRef") or {}
+    shown = "/".join(filter(None, (reference.get("namespace"), reference.get("name")))) or "<unset>"
+    if reference.get("selector") is not None:
+        given = sorted((reference["selector"].get("matchLabels") or {}).items())
+        labels = "".join(f"{key}: {value}," for key, value in given)
+        shown = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},"
+        shown = f"&LabelSelector{{{shown}}}"
+    return [_name(one), spec.get("policyName", ""), shown, _age(one, now)]
+
+
 def _counted(field: str) -> Cells:
     return lambda one, now: [_name(one), len(one.get(field) or {}), _age(one, now)]
 
@@ -443,11 +471,18 @@ _PLAIN = Printer(
     lambda one, _now: [_name(one), one["metadata"].get("creationTimestamp")],
 )
 _AGED = Printer(_columns("Age"), lambda one, now: [_name(one), _age(one, now)])
+_BINDINGS = Printer(_columns("Role", "Age", wide=("Users", "Groups", "ServiceAccounts")), _role_binding)
+_POLICIES = Printer(_columns("Validations", "ParamKind", "Age", types={"Validations": "integer"}), _policy)
+_POLICY_BINDINGS = Printer(_columns("PolicyName", "ParamRef", "Age"), _policy_binding)
 _WEBHOOKS = Printer(_columns("Webhooks", "Age", types={"Webhooks": "integer"}), _counted("webhooks"))
 _REPLICAS = Printer(_columns("Desired", "Current", "Ready", "Age", wide=_WORK, types=_COUNTS), _replicas)
 _EVENTS = Printer(_EVENT_COLUMNS, _event)
 
 PRINTERS: Mapping[tuple[str, str], Printer] = {
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _POLICIES,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _POLICY_BINDINGS,
+    ("rbac.authorization.k8s.io", "rolebindings"): _BINDINGS,
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): _BINDINGS,
     ("", "pods"): Printer(
         _columns(*("Ready", "Status", "Restarts", "Age"), wide=("IP", "Node", "Nominated Node", "Readiness Gates")),
         _pod,

@@ -76,6 +76,7 @@ class RequestInfo(Struct, frozen=True, gc=False):
     dry_run: bool = False
     warnings: list[str] = []  # of the response
     manager: str = ""  # who is to own the fields that are written
+    groups: tuple[str, ...] = ()  # of the user; empty: those that follow from the name
 
 
 class Registry:

@@ -8,7 +8,23 @@ from msgspec import structs
 
 from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
 from headgate.apiserver.apiextensions import resource_types_of
-from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
+from headgate.apiserver.authorization import (
+    AccessAttributes,
+    AlwaysAllow,
+    AuthorizationMode,
+    RbacAuthorizer,
+    access_denied,
+    attributes_of,
+)
+from headgate.apiserver.authorization.default_roles import default_roles
+from headgate.apiserver.authorization.escalation import EscalationCheck
+from headgate.apiserver.controllers import (
+    API_SERVER,
+    DefinitionController,
+    GarbageCollector,
+    NamespaceController,
+    RoleAggregationController,
+)
 from headgate.apiserver.discovery import discovery
 from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.handlers import (
@@ -58,6 +74,7 @@ from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import selection
 from headgate.apiserver.status import (
     ApiError,
+    StatusError,
     bad_request,
     created,
     deleted,
@@ -69,8 +86,21 @@ from headgate.apiserver.status import (
 )
 from headgate.apiserver.storage import HISTORY, Change, SavedState, Store, is_namespaces, is_pods, is_removable
 from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.users import (
+    ADMINISTRATOR,
+    MASTERS,
+    ClientIdentity,
+    Groups,
+    account_of,
+    groups_of,
+    impersonated_groups,
+)
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
+
+PROBES = ("/livez", "/readyz", "/healthz")
+"""Paths that nobody is refused."""
+NOBODY_IMPERSONATED = "Internal error occurred: requested groups without impersonating a user"
 
 
 class ApiServer:
@@ -88,26 +118,32 @@ class ApiServer:
         saved: SavedState | None = None,
         tracks_fields: bool = False,
         token_key: bytes = b"",
+        authorization: AuthorizationMode = AuthorizationMode.ALWAYS_ALLOW,
     ) -> None:
         """With what was `saved` the server goes on from there, and keeps its changes for `take_unsaved`.
 
         Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that nobody
-        gets back who reads neither.
+        gets back who reads neither. With RBAC the default roles of a real server are there too.
         """
         self._store = Store(history)
         self._registry = Registry(self._store, types)
-        self._chain = AdmissionChain(self._store, admission)
+        self._rbac = RbacAuthorizer(self._store) if authorization is AuthorizationMode.RBAC else None
+        self._authorizer = self._rbac or AlwaysAllow()
+        if self._rbac is not None:
+            admission, objects = (*admission, EscalationCheck(self._rbac)), (*objects, *default_roles())
+        self._chain = AdmissionChain(self._store, self._registry, self._authorizer, admission)
         self._tracks_fields = tracks_fields
         fields = FieldTracker() if tracks_fields else None
         self._writer = Writer(self._store, self._chain, Identities(seed), fields)
         self._deleter = Deleter(self._store, self._chain)
         self._tokens = TokenIssuer(self._store, token_key or str(seed).encode())
-        self._reviews = Reviews(self._tokens)
+        self._reviews = Reviews(self._tokens, self._authorizer)
         self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
             DefinitionController(self._store, self._registry, self._deleter, resource_types_of),
             GarbageCollector(self._store, self._registry, self._deleter),
             self._namespaces,
+            RoleAggregationController(self._store),
         )
         if saved is not None:
             self._store.restore(saved)
@@ -117,6 +153,8 @@ class ApiServer:
     def handle(self, request: Request, now: float) -> Response:
         """The response to a request. Controllers have reconciled its consequences when this returns."""
         try:
+            if self._rbac is not None:
+                self._authorize(request)
             if request.content_type == PROTOBUF:
                 request = structs.replace(request, body=as_json(request.body), content_type="application/json")
             response = self._answer(request, now)
@@ -129,8 +167,10 @@ class ApiServer:
         self._reconcile(now)
         return response
 
-    def watch(self, path: str, query: Mapping[str, str]) -> Watch:
+    def watch(self, path: str, query: Mapping[str, str], user: str = ADMINISTRATOR, groups: Groups = ()) -> Watch:
         """A watch of the collection at this path; raises ApiError where a server would refuse it."""
+        if self._rbac is not None:
+            self._authorize(Request("GET", path, {**query, "watch": "true"}, user=user, groups=groups))
         served, target = self._registry.at(path)
         if target.name:
             raise method_not_allowed()
@@ -144,6 +184,38 @@ class ApiServer:
     def account_of(self, token: str, now: float) -> str | None:
         """The service account a token was issued for; None if it is not valid now."""
         return self._tokens.user_of(token, now)
+
+    @property
+    def decides_by_rules(self) -> bool:
+        """Whether roles and bindings decide, so that also whoever has not said who they are can be answered."""
+        return self._rbac is not None
+
+    def impersonated(self, who: ClientIdentity, user: str, groups: Sequence[str]) -> ClientIdentity:
+        """Another user, for somebody who acts as it; raises ApiError unless they may impersonate it and each group.
+
+        Without groups, they are those that follow from the name.
+        """
+        if not user:
+            raise StatusError(500, "InternalError", NOBODY_IMPERSONATED)
+        account = account_of(user)
+        wanted = AccessAttributes("impersonate", version="v1", resource="users", name=user)
+        if account is not None:
+            wanted = structs.replace(wanted, resource="serviceaccounts", namespace=account[0], name=account[1])
+        for each in (wanted, *(structs.replace(wanted, resource="groups", namespace="", name=name) for name in groups)):
+            self._refuse_unless_allowed(who.user, who.groups, each)
+        return ClientIdentity(user, impersonated_groups(user, groups))
+
+    def _authorize(self, request: Request) -> None:
+        """Refuses a request that no rule allows."""
+        if request.path not in PROBES:
+            groups = request.groups or groups_of(request.user)
+            wanted = attributes_of(request.method, request.path, request.query)
+            self._refuse_unless_allowed(request.user, groups, wanted)
+
+    def _refuse_unless_allowed(self, user: str, groups: Groups, wanted: AccessAttributes) -> None:
+        decision = self._authorizer.decide(user, groups, wanted)
+        if not decision.allowed:
+            raise access_denied(user, wanted, decision.reason)
 
     @property
     def version(self) -> int:
@@ -163,8 +235,9 @@ class ApiServer:
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
             assert served is not None, f"no type serves the initial {value['kind']}"
-            if served.collection.get("", value["metadata"]["name"]) is None:
-                self._writer.create(RequestInfo(served, "", "", "system:apiserver", now), value)
+            namespace = value["metadata"].get("namespace") or ""
+            if served.collection.get(namespace, value["metadata"]["name"]) is None:
+                self._writer.create(RequestInfo(served, namespace, "", API_SERVER, now, groups=(MASTERS,)), value)
         self._reconcile(now)
 
     def _reconcile(self, now: float) -> None:
@@ -188,7 +261,15 @@ class ApiServer:
         dry_run, subresource = bool(request.query) and _is_dry_run(request), target.subresource
         manager = "" if not self._tracks_fields else field_manager(request.method, request.query, request.user_agent)
         info = RequestInfo(
-            served, target.namespace, target.name, request.user, now, subresource, dry_run, manager=manager
+            served,
+            target.namespace,
+            target.name,
+            request.user,
+            now,
+            subresource,
+            dry_run,
+            manager=manager,
+            groups=request.groups,
         )
         code, value = self._answer_resolved(request, info)
         render = rendering(served.type, request.accept, request.query) if request.accept else None
@@ -277,6 +358,10 @@ class ApiServer:
         config = decode_configuration(request.body)
         if info.subresource or info.served.collection.get(info.namespace, info.name) is not None:
             return 200, self._writer.apply(info, config, force=force)
+        if self._rbac is not None:  # to patch is not enough
+            wanted = attributes_of(request.method, request.path, request.query)
+            groups = request.groups or groups_of(request.user)
+            self._refuse_unless_allowed(request.user, groups, structs.replace(wanted, verb="create"))
         self._namespaces.refuse_unless_active(info, info.name)
         return 201, self._writer.create_by_apply(info, config)
 

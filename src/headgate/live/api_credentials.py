@@ -1,4 +1,4 @@
-"""Who may ask the API server that we serve: one administrator, by token or by client certificate.
+"""Who asks the API server that we serve: its administrator, by token or by client certificate, and components.
 
 The authority, the certificates and the token are made anew for each server, and handed out in a kubeconfig that only
 its owner can read. Components of the same process have tokens that nobody is told.
@@ -16,8 +16,10 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from headgate.apiserver.users import AUTHENTICATED, ClientIdentity, account_of, groups_of
 from headgate.live.certificates import ClusterCertificates, made_for_cluster
 from headgate.live.http_server import HttpRequest
+from headgate.live.page_access import certified_user
 
 ADMINISTRATOR = "headgate-admin"
 ADMINISTRATORS = "system:masters"
@@ -25,18 +27,22 @@ BEARER = "bearer "
 
 
 class Administrator(Struct, frozen=True):
-    """The one user that is let in, and the `components` of the cluster that ask with tokens of their own."""
+    """The administrator, and the `components` of the cluster that ask with tokens of their own: service accounts as
+    such, all others as administrators.
+    """
 
     certificates: ClusterCertificates
     token: str
     components: Mapping[str, str] = {}  # their tokens by their names
 
-    def authenticate(self, request: HttpRequest) -> str | None:
-        """The name of whoever asks: by the token, or by a certificate that the handshake has verified."""
+    def authenticate(self, request: HttpRequest) -> ClientIdentity | None:
+        """Whoever asks: by the token, or by a certificate that the handshake has verified."""
         if given := bearer_token(request):
             token, users = given.encode(), {ADMINISTRATOR: self.token, **self.components}
-            return next((user for user, its in users.items() if secrets.compare_digest(token, its.encode())), None)
-        return ADMINISTRATOR if request.certificate else None
+            user = next((user for user, its in users.items() if secrets.compare_digest(token, its.encode())), None)
+            return None if user is None else ClientIdentity(user, _component_groups(user))
+        certified = certified_user(request.certificate)
+        return None if certified is None else ClientIdentity(certified.username, certified.groups)
 
     def kubeconfig(self, url: str, name: str) -> dict[str, Any]:
         """A kubeconfig with a context of this name."""
@@ -54,6 +60,10 @@ class Administrator(Struct, frozen=True):
             "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
             "current-context": name,
         }
+
+
+def _component_groups(user: str) -> tuple[str, ...]:
+    return groups_of(user) if account_of(user) is not None else (ADMINISTRATORS, AUTHENTICATED)
 
 
 def bearer_token(request: HttpRequest) -> str:

@@ -20,13 +20,15 @@ import msgspec
 from msgspec import Struct
 
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
+from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.handlers.decoding import APPLY
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.printing import Render, rendering
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver.server import PROBES, ApiServer
 from headgate.apiserver.status import ApiError, bad_request, failure, unauthorized
 from headgate.apiserver.storage import Collection
+from headgate.apiserver.users import ANONYMOUS, ClientIdentity, groups_of
 from headgate.live.api_credentials import Administrator, bearer_token, new_administrator, write_private
 from headgate.live.certificates import ServerTls, serves
 from headgate.live.data_dir import CannotSave, DataDir, GroupCommit, InvalidDataDir, opened
@@ -37,7 +39,6 @@ from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_
 
 JSON = "application/json"
 YAML = (APPLY, "application/yaml")
-PROBES = ("/livez", "/readyz", "/healthz")
 LIMITS = ServerLimits(
     connections=2048,
     per_peer=2048,
@@ -55,8 +56,11 @@ BOOKMARK_SECONDS = 60.0
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
-Authenticate = Callable[[HttpRequest], str | None]
-"""The name of whoever asks; None for somebody unknown."""
+ACT_AS, ACT_IN = "impersonate-user", "impersonate-group"
+NOT_IMPERSONATED = ("impersonate-uid", "impersonate-extra-")
+
+Authenticate = Callable[[HttpRequest], ClientIdentity | None]
+"""Whoever asks; None for somebody unknown."""
 
 
 class ServedApi(Struct, frozen=True):
@@ -108,14 +112,16 @@ async def served(
             commits.close()
 
 
-def start_apiserver(listen: Listen, kubeconfig: Path, data_dir: Path | None, tell: Tell) -> int:
+def start_apiserver(
+    listen: Listen, kubeconfig: Path, data_dir: Path | None, mode: AuthorizationMode, tell: Tell
+) -> int:
     """Serves an empty cluster, or the one in the data directory, until a signal; `tell` is told once when it can be
     asked. The exit code.
     """
     log = Log(sys.stderr, FORMATS["text"], LogLevel.INFO, time.time)
     try:
         with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-            runner.run(_serve_api(listen, kubeconfig, data_dir, log, tell))
+            runner.run(_serve_api(listen, kubeconfig, data_dir, log, tell, mode=mode))
     except (CannotListen, CannotSave) as error:
         sys.stderr.write(f"Error: {error}\n")
         return FAILED
@@ -128,11 +134,15 @@ def start_apiserver(listen: Listen, kubeconfig: Path, data_dir: Path | None, tel
     return DONE
 
 
-async def _serve_api(listen: Listen, kubeconfig: Path, data_dir: Path | None, log: Log, tell: Tell) -> None:
+async def _serve_api(
+    listen: Listen, kubeconfig: Path, data_dir: Path | None, log: Log, tell: Tell, *, mode: AuthorizationMode
+) -> None:
     stop = stop_signal(log)
     with opened(data_dir) as data:
         saved, key = data.load() if data is not None else None, token_bytes(32)
-        server = ApiServer(randbits(64), now=time.time(), saved=saved, tracks_fields=True, token_key=key)
+        server = ApiServer(
+            randbits(64), now=time.time(), saved=saved, tracks_fields=True, token_key=key, authorization=mode
+        )
         async with served(server, listen, data=data) as api:
             write_private(kubeconfig, api.administrator.kubeconfig(api.url, "headgate"))
             tell(f"export KUBECONFIG={kubeconfig}")
@@ -158,20 +168,24 @@ class ApiFront:
     def __call__(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
         if request.path in PROBES:
             return HttpReply(200, b"ok")
-        user = self._authenticate(request) or self._account(request)
-        if user is None:
+        who = self._authenticate(request) or self._account(request) or self._anonymous(request)
+        if who is None:
             return _reply(request, Response(401, failure(unauthorized())))
         query = dict(parse_qsl(request.query, keep_blank_values=True)) if request.query else {}
         accept = request.headers.get("accept", "")
+        try:
+            who = self._acting(request, who)
+        except ApiError as refusal:
+            return _reply(request, Response(refusal.code, failure(refusal)))
         if request.method == "GET" and query.get("watch") in ("true", "1"):
-            return self._watch(request, query, accept)
+            return self._watch(request, query, accept, who)
         kind = request.headers.get("content-type", JSON).partition(";")[0].strip()
         agent = request.headers.get("user-agent", "")
         try:
             body, kind = (request.body, kind) if kind not in YAML else _from_yaml(request.body, kind)
         except InvalidYaml as error:
             return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
-        asked = Request(request.method, unquote(request.path), query, body, kind, user, accept, agent)
+        asked = Request(request.method, unquote(request.path), query, body, kind, who.user, accept, agent, who.groups)
         answer = self._server.handle(asked, self._now())
         reply = _reply(request, answer)
         if self._commits is not None:
@@ -184,10 +198,26 @@ class ApiFront:
         await commits.committed()
         return reply
 
-    def _account(self, request: HttpRequest) -> str | None:
+    def _account(self, request: HttpRequest) -> ClientIdentity | None:
         """The service account whose token the request has."""
         token = bearer_token(request)
-        return self._server.account_of(token, self._now()) if token else None
+        user = self._server.account_of(token, self._now()) if token else None
+        return None if user is None else ClientIdentity(user, groups_of(user))
+
+    def _anonymous(self, request: HttpRequest) -> ClientIdentity | None:
+        """Nobody in particular, where rules say what such a one may do; a token that is wrong is refused."""
+        if not self._server.decides_by_rules or bearer_token(request):
+            return None
+        return ClientIdentity(ANONYMOUS, groups_of(ANONYMOUS))
+
+    def _acting(self, request: HttpRequest, who: ClientIdentity) -> ClientIdentity:
+        """Whom the request is to be answered for: who asks, or whom they impersonate. Raises ApiError."""
+        if "impersonate-" not in "\n".join(request.headers):  # as in most
+            return who
+        user, groups = request.headers.get(ACT_AS, ""), request.headers.get(ACT_IN, "").split("\n")
+        if other := next((name for name in request.headers if name.startswith(NOT_IMPERSONATED)), ""):
+            raise bad_request(f"{other} is not supported: impersonate a user and groups only")
+        return self._server.impersonated(who, user, [group for group in groups if group])
 
     def inform(self) -> None:
         """Wakes the watches of what has changed. To be called after whatever else writes to the server."""
@@ -196,9 +226,9 @@ class ApiFront:
                 del self._waiting[collection]
                 news.set()
 
-    def _watch(self, request: HttpRequest, query: dict[str, str], accept: str) -> HttpReply:
+    def _watch(self, request: HttpRequest, query: dict[str, str], accept: str, who: ClientIdentity) -> HttpReply:
         try:
-            watch = self._server.watch(unquote(request.path), query)
+            watch = self._server.watch(unquote(request.path), query, who.user, who.groups)
             render = rendering(watch.resource, accept, query)
             seconds = _seconds(query)
         except ApiError as refusal:

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from msgspec import Struct, structs
 
-from headgate.api.install_manifests import OWN_ACCOUNT, AtUrl
+from headgate.api.install_manifests import OWN_ACCOUNT, AtUrl, Manifest
 from headgate.api.requests import JSON, Call
+from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
 from headgate.live.access import Access, FixedToken
@@ -80,7 +81,7 @@ def _started(name: str, url: str, administrator: Administrator, webhooks: Webhoo
 
 @contextlib.asynccontextmanager
 async def small_kubernetes(
-    name: str, settings: Settings, clock: WallClock, folder: Path | None, port: int
+    name: str, settings: Settings, clock: WallClock, folder: Path | None, port: int, *, mode: AuthorizationMode
 ) -> AsyncIterator[StartedCluster]:
     """The small Kubernetes with all that `headgate install` installs; our webhooks are called in process.
 
@@ -92,14 +93,21 @@ async def small_kubernetes(
         server = ApiServer(
             randbits(64),
             admission=(*admission_for(settings.features), webhooks),
-            objects=(*INITIAL_OBJECTS, own, *installed_objects(settings)),
+            objects=(*INITIAL_OBJECTS, own, *installed_objects(settings), *_roles_and_policies(settings)),
             now=clock(),
             saved=data.load() if data is not None else None,
             tracks_fields=True,
             token_key=token_bytes(32),
+            authorization=mode,
         )
         async with served(server, Listen(HOST, port), now=clock, components=COMPONENTS, data=data) as api:
             yield structs.replace(_started(name, api.url, api.administrator), served=api)
+
+
+def _roles_and_policies(settings: Settings) -> tuple[Manifest, ...]:
+    """The service account, roles and admission policies that `headgate install` installs."""
+    wanted = manifests(None, volcano=True, fleet=Role.FLEET in settings.roles)
+    return tuple(one for one in wanted if one["kind"] not in ("Namespace", "CustomResourceDefinition"))
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
+from headgate.apiserver.authorization import AuthorizationMode
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.api_credentials import merged, write_private
 from headgate.live.data_dir import CannotSave, InvalidDataDir
@@ -52,6 +53,7 @@ class UpPlan(Struct, frozen=True, kw_only=True):
     port: int = 0  # of the first cluster's API server
     assets: Path | None = None  # of a real kube-apiserver
     data_dir: Path | None = None  # with a folder for each cluster; None: nothing outlives the process
+    authorization: AuthorizationMode = AuthorizationMode.ALWAYS_ALLOW  # of the small Kubernetes; a real one has RBAC
     ends_when_idle: bool = False
     plugins: tuple[PreEnqueue, ...] = ()
 
@@ -169,7 +171,9 @@ async def run_clusters(plan: UpPlan, view: UpView, stop: asyncio.Event) -> None:
 async def _server(plan: UpPlan, cluster: ClusterPlan, clock: WallClock, port: int) -> AsyncIterator[StartedCluster]:
     folder = None if plan.data_dir is None else plan.data_dir / cluster.name
     if plan.assets is None:
-        async with small_kubernetes(cluster.name, cluster.settings, clock, folder, port) as started:
+        async with small_kubernetes(
+            cluster.name, cluster.settings, clock, folder, port, mode=plan.authorization
+        ) as started:
             yield started
         return
     with tempfile.TemporaryDirectory(prefix="headgate-up-", ignore_cleanup_errors=True) as temporary:

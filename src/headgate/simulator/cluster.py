@@ -18,7 +18,7 @@ from headgate.api.install_manifests import (
     webhook_configurations,
 )
 from headgate.api.rereading import Rereading
-from headgate.apiserver.admission.chain import AdmissionPlugin, Catalog, Operation
+from headgate.apiserver.admission.chain import Catalog, Operation, Plugin
 from headgate.apiserver.admission.plugins import ADMISSION
 from headgate.apiserver.admission.webhooks import Allowed, Denied, Handler, WebhookAdmission
 from headgate.apiserver.field_errors import Complaint, FieldError
@@ -97,7 +97,7 @@ class DroppedGates:
             raise ApiError(422, "Invalid", message, [wrong])
 
 
-def admission_for(features: Mapping[str, bool]) -> tuple[AdmissionPlugin, ...]:
+def admission_for(features: Mapping[str, bool]) -> tuple[Plugin, ...]:
     """The admission plugins of a server with these feature gates."""
     return ADMISSION if features.get("PodSchedulingReadiness", True) else (DroppedGates(), *ADMISSION)
 

@@ -54,3 +54,11 @@ WRITTEN_KUBECONFIG = click.option(
     show_default=True,
     help="Where to write the kubeconfig of its administrator; only you can read it.",
 )
+AUTHORIZATION_MODE = click.option(
+    "--authorization-mode",
+    "mode",
+    type=click.Choice(["AlwaysAllow", "RBAC"]),
+    default="AlwaysAllow",
+    show_default=True,
+    help="Who decides what a client may do: nobody, or Roles and their bindings, as on a real cluster.",
+)

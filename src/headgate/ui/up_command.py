@@ -13,7 +13,7 @@ import click
 import yaml
 
 from headgate.model.quantity import InvalidQuantity, parse_quantity
-from headgate.ui.arguments import DNS_NAME, PORT, WRITTEN_KUBECONFIG
+from headgate.ui.arguments import AUTHORIZATION_MODE, DNS_NAME, PORT, WRITTEN_KUBECONFIG
 
 ASSETS = "KUBEBUILDER_ASSETS"
 DEFAULT_NODES, DEFAULT_SHAPE = "20", "cpu=8,memory=32Gi"
@@ -98,6 +98,7 @@ Examples:
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep objects and credentials there, and go on from there. Default: in memory only.",
 )
+@AUTHORIZATION_MODE
 @click.option("--exit-when-idle", is_flag=True, help="End when the scenario is over, instead of at Ctrl-C.")
 def up(
     *,
@@ -110,6 +111,7 @@ def up(
     port: int,
     kubeconfig: Path,
     data_dir: Path | None,
+    mode: str,
     exit_when_idle: bool,
 ) -> None:
     """Start a cluster on this machine, with Headgate on it, until Ctrl-C.
@@ -120,6 +122,7 @@ def up(
     Exits with 0 when stopped, 2 for wrong input, 1 otherwise.
     """
     # Imported late, because help should be fast.
+    from headgate.apiserver.authorization import AuthorizationMode  # noqa: PLC0415
     from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.local.up import UpPlan, start_up  # noqa: PLC0415
     from headgate.simulator import InvalidScenario, load_scenario, parse_scenario  # noqa: PLC0415
@@ -150,6 +153,7 @@ def up(
         port=port,
         assets=Path(os.environ[ASSETS]) if real else None,
         data_dir=data_dir,
+        authorization=AuthorizationMode(mode),
         ends_when_idle=exit_when_idle,
         plugins=plugins,
     )

@@ -7,11 +7,13 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from headgate.apiserver.authorization import AccessAttributes, AccessDecision, Authorizer
 from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import RequestInfo, ServedResource
+from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.users import Groups, groups_of
 
 
 class Operation(Struct, frozen=True):
@@ -26,6 +28,13 @@ class Operation(Struct, frozen=True):
     old: Json | None
     user: str
     dry_run: bool = False
+    groups: Groups = ()
+    warnings: list[str] = []  # of the response; may be added to
+
+    @property
+    def user_groups(self) -> Groups:
+        """The groups of the user, also where they follow from the name."""
+        return self.groups or groups_of(self.user)
 
 
 class Catalog(Protocol):
@@ -39,6 +48,15 @@ class Catalog(Protocol):
 
         The list is identical as long as no object of the resource changes.
         """
+
+    def resource_of(self, api_version: str, kind: str) -> ResourceType | None:
+        """The resource of a kind; None if it is not served."""
+
+    def versions(self, resource: ResourceType) -> Sequence[str]:
+        """All versions the resource is served in."""
+
+    def decide(self, user: str, groups: Groups, wanted: AccessAttributes) -> AccessDecision:
+        """What the server's authorizer says."""
 
 
 class AdmissionPlugin(Protocol):
@@ -66,15 +84,15 @@ class ConfiguredPlugin(Protocol):
     @property
     def configured_by(self) -> tuple[str, ...]:
         """The resources of these objects, as a catalog names them. While none of them changes, `applicable` returns the
-        same for one class of requests: a verb, a resource and subresource, a user.
+        same for one class of requests: a verb, a resource and subresource, a user and its groups.
         """
 
     def applicable(self, operation: Operation, catalog: Catalog) -> AdmissionPlugin | None:
         """The plugin that handles requests of this class; None if nothing is configured for it."""
 
 
-_RequestClass = tuple[ServedResource, str, str, str]
-"""Resource, verb, subresource and user of a request."""
+_RequestClass = tuple[ServedResource, str, str, str, Groups]
+"""Resource, verb, subresource, user and groups of a request."""
 
 Plugin = AdmissionPlugin | ConfiguredPlugin
 
@@ -90,8 +108,8 @@ class _CachedList(Struct):
 class StoreCatalog:
     """The catalog admission plugins read the store through."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, registry: Registry, authorizer: Authorizer) -> None:
+        self._store, self._registry, self._authorizer = store, registry, authorizer
         self._lists: Cache[str, _CachedList] = Cache(LISTED_OBJECTS)
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
@@ -104,6 +122,16 @@ class StoreCatalog:
             listed.values = [revision.value for _, _, revision in listed.collection.items()]
             listed.version = listed.collection.version
         return listed.values
+
+    def resource_of(self, api_version: str, kind: str) -> ResourceType | None:
+        served = self._registry.of_kind(api_version, kind)
+        return None if served is None else served.type
+
+    def versions(self, resource: ResourceType) -> Sequence[str]:
+        return [served.type.version for served in self._registry.versions(resource.group, resource.plural)]
+
+    def decide(self, user: str, groups: Groups, wanted: AccessAttributes) -> AccessDecision:
+        return self._authorizer.decide(user, groups, wanted)
 
     def collection(self, resource: str) -> Collection:
         return self._of(resource).collection
@@ -159,8 +187,8 @@ class WriteAdmission:
 class AdmissionChain:
     """All plugins in order, and which of them apply to a request."""
 
-    def __init__(self, store: Store, plugins: Sequence[Plugin]) -> None:
-        self._catalog, self._plugins = StoreCatalog(store), tuple(plugins)
+    def __init__(self, store: Store, registry: Registry, authorizer: Authorizer, plugins: Sequence[Plugin]) -> None:
+        self._catalog, self._plugins = StoreCatalog(store, registry, authorizer), tuple(plugins)
         configurable = [plugin for plugin in plugins if isinstance(plugin, ConfiguredPlugin)]
         self._configurations = [
             self._catalog.collection(name) for plugin in configurable for name in plugin.configured_by
@@ -176,7 +204,7 @@ class AdmissionChain:
         if configured != self._configured:
             self._configured = configured
             self._applicable.clear()
-        request_class = (info.served, verb, info.subresource, info.user)
+        request_class = (info.served, verb, info.subresource, info.user, info.groups)
         plugins = self._applicable.get(request_class)
         if plugins is None:
             plugins = self._applicable_to(_operation(verb, info, None, None))
@@ -197,4 +225,5 @@ class AdmissionChain:
 def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
     name = info.name or (new or {}).get("metadata", {}).get("name") or ""
     resource, user, dry_run = info.served.type, info.user, info.dry_run
-    return Operation(verb, resource, info.subresource, info.namespace, name, new, old, user, dry_run)
+    place = (info.subresource, info.namespace, name)
+    return Operation(verb, resource, *place, new, old, user, dry_run, info.groups, info.warnings)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from headgate.apiserver.admission.chain import AdmissionPlugin, Catalog, Operation
+from headgate.apiserver.admission.chain import Catalog, Operation, Plugin
+from headgate.apiserver.admission.policies import PolicyAdmission
 from headgate.apiserver.defaulting import Nanos, nanos_of, pod_total
 from headgate.apiserver.field_errors import same
 from headgate.apiserver.messages import Json
@@ -364,11 +365,12 @@ def _is_ready(node: Json) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
-ADMISSION: tuple[AdmissionPlugin, ...] = (
+ADMISSION: tuple[Plugin, ...] = (
     LimitRanger(),
     TaintNodesByCondition(),
     Priority(),
     DefaultTolerationSeconds(),
     RuntimeClassOverhead(),
+    PolicyAdmission(),
 )
 """The built-in admission plugins, in order; webhooks come after them."""

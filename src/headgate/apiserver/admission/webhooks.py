@@ -6,7 +6,7 @@ request has no `options`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -24,6 +24,7 @@ from headgate.apiserver.cel import (
 from headgate.apiserver.messages import Json
 from headgate.apiserver.selectors import LabelTest, object_selector
 from headgate.apiserver.status import ApiError, forbidden
+from headgate.apiserver.users import user_info
 
 
 class Allowed(Struct, frozen=True):
@@ -45,9 +46,9 @@ class Denied(Struct, frozen=True):
 Handler = Callable[[Operation], Allowed | Denied]
 """The implementation of one webhook; may raise Unreachable."""
 
-_GROUP = "admissionregistration.k8s.io"
-_MUTATING = f"mutatingwebhookconfigurations.{_GROUP}"
-_VALIDATING = f"validatingwebhookconfigurations.{_GROUP}"
+GROUP = "admissionregistration.k8s.io"
+_MUTATING = f"mutatingwebhookconfigurations.{GROUP}"
+_VALIDATING = f"validatingwebhookconfigurations.{GROUP}"
 
 
 class Unreachable(Exception):
@@ -104,13 +105,13 @@ class WebhookAdmission:
         """The webhooks whose rules match, by configuration name and then in their order, without those excluded by a
         match condition that depends on the class of the request only.
         """
-        if operation.resource.group == _GROUP:
+        if operation.resource.group == GROUP:
             return ()
         webhooks = [webhook for one in configurations for webhook in one.get("webhooks") or ()]
         found = [
             _webhook(webhook, self._handlers, operation)
             for webhook in webhooks
-            if any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ())
+            if any(rule_matches(rule, operation) for rule in webhook.get("rules") or ())
         ]
         return [hook for hook in found if hook is not None]
 
@@ -145,21 +146,22 @@ def _webhook(webhook: Json, handlers: Mapping[str, Handler], operation: Operatio
         name=name,
         handler=handlers.get(name, _no_handler),
         ignores_failure=webhook.get("failurePolicy") == "Ignore",
-        selects_object=_label_test(webhook.get("objectSelector")),
-        selects_namespace=_label_test(webhook.get("namespaceSelector")),
+        selects_object=label_test(webhook.get("objectSelector")),
+        selects_namespace=label_test(webhook.get("namespaceSelector")),
         conditions=conditions,
     )
 
 
-def _label_test(selector: Json | None) -> LabelTest | None:
+def label_test(selector: Json | None) -> LabelTest | None:
+    """None for a selector that selects everything."""
     return object_selector(selector) if selector else None
 
 
 def _matches(hook: _ConfiguredWebhook, operation: Operation, catalog: Catalog) -> bool:
     of_object, of_namespace = hook.selects_object, hook.selects_namespace
-    if of_object is not None and not _object_matches(of_object, operation):
+    if of_object is not None and not object_matches(of_object, operation):
         return False
-    if of_namespace is not None and not _namespace_matches(of_namespace, operation, catalog):
+    if of_namespace is not None and not namespace_matches(of_namespace, operation, catalog):
         return False
     return not hook.conditions or _conditions_hold(hook, operation)
 
@@ -168,7 +170,7 @@ def _conditions_hold(hook: _ConfiguredWebhook, operation: Operation) -> bool:
     """Whether all match conditions hold. If one fails to evaluate, failurePolicy decides: no match, or the write is
     refused.
     """
-    held = _all_hold(hook.conditions, operation)
+    held = all_hold(condition.holds(operation) for condition in hook.conditions)
     if not isinstance(held, EvaluationError):
         return held
     if hook.ignores_failure:
@@ -176,13 +178,14 @@ def _conditions_hold(hook: _ConfiguredWebhook, operation: Operation) -> bool:
     raise forbidden(operation.resource, operation.name, held.why)
 
 
-def _object_matches(selects: LabelTest, operation: Operation) -> bool:
+def object_matches(selects: LabelTest, operation: Operation) -> bool:
     """Whether the selector matches the new object or the old one."""
     new, old = operation.new, operation.old
     return (new is not None and selects(_labels(new))) or (old is not None and selects(_labels(old)))
 
 
-def _rule_matches(rule: Json, operation: Operation) -> bool:
+def rule_matches(rule: Json, operation: Operation) -> bool:
+    """Whether a rule is about the class of a request: verb, resource and subresource."""
     resource = operation.resource
     return (
         _includes(rule.get("operations"), operation.verb)
@@ -211,7 +214,7 @@ def _labels(value: Json) -> Mapping[str, str]:
     return (value.get("metadata") or {}).get("labels") or {}
 
 
-def _namespace_matches(selects: LabelTest, operation: Operation, catalog: Catalog) -> bool:
+def namespace_matches(selects: LabelTest, operation: Operation, catalog: Catalog) -> bool:
     """Whether the namespace's labels match; other cluster-wide objects always do, and a namespace by its own labels."""
     if operation.resource.namespaced:
         namespace = catalog.get("namespaces", "", operation.namespace)
@@ -240,8 +243,6 @@ _CLASS_FIELDS = frozenset(
     }
 )
 """Request fields that are equal for all requests of one class: one user, verb, resource and subresource."""
-_AUTHENTICATED = "system:authenticated"
-_ACCOUNTS = "system:serviceaccounts"
 
 
 class MatchCondition:
@@ -260,7 +261,7 @@ class MatchCondition:
     def holds(self, operation: Operation) -> bool | EvaluationError:
         if self._program is None:
             return self._broken
-        data = {"request": _admission_request(operation), "object": operation.new, "oldObject": operation.old}
+        data = {"request": admission_request(operation), "object": operation.new, "oldObject": operation.old}
         said = evaluate_program(self._program, data)
         if isinstance(said, bool):
             return said
@@ -282,11 +283,10 @@ def _undecided(conditions: Sequence[MatchCondition], operation: Operation) -> tu
     return tuple(each for each, held in said if held is not True)
 
 
-def _all_hold(conditions: Sequence[MatchCondition], operation: Operation) -> bool | EvaluationError:
+def all_hold(results: Iterable[bool | EvaluationError]) -> bool | EvaluationError:
     """Whether all conditions hold; a false one takes precedence over those that fail to evaluate."""
     failed: list[str] = []
-    for condition in conditions:
-        said = condition.holds(operation)
+    for said in results:
         if said is False:
             return False
         if isinstance(said, EvaluationError) and said.why not in failed:
@@ -303,7 +303,7 @@ def _reads_class_only(text: str) -> bool:
     return new.nothing and old.nothing and not wider and _CLASS_FIELDS.issuperset(request.fields)
 
 
-def _admission_request(operation: Operation) -> Json:
+def admission_request(operation: Operation) -> Json:
     """The `request` variable: an AdmissionRequest without its empty fields."""
     of, subresource = operation.resource, operation.subresource
     kind = {"group": of.group, "version": of.version, "kind": of.kind}
@@ -323,13 +323,6 @@ def _admission_request(operation: Operation) -> Json:
         "requestResource": resource,
         **{name: value for name, value in given.items() if value},
         "operation": operation.verb,
-        "userInfo": {"username": operation.user, "groups": _groups(operation.user)},
+        "userInfo": user_info(operation.user, operation.groups),
         "dryRun": operation.dry_run,
     }
-
-
-def _groups(user: str) -> list[str]:
-    """The groups of a user: those of its namespace for a service account."""
-    if user.startswith("system:serviceaccount:"):
-        return [_ACCOUNTS, f"{_ACCOUNTS}:{user.split(':')[2]}", _AUTHENTICATED]
-    return ["system:masters", _AUTHENTICATED] if user == "system:admin" else [_AUTHENTICATED]

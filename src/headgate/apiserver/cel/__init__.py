@@ -1,5 +1,6 @@
 """CEL as Kubernetes uses it: which expressions compile, what they read, what they return for a value."""
 
+from headgate.apiserver.cel.authorizer import ACCOUNT, AUTHORIZER, authorizer_value, deciding
 from headgate.apiserver.cel.expressions import (
     CompilationError,
     EvaluationError,
@@ -22,6 +23,8 @@ from headgate.apiserver.cel.views import (
 )
 
 __all__ = [
+    "ACCOUNT",
+    "AUTHORIZER",
     "EMBEDDED",
     "VALIDATIONS",
     "CompilationError",
@@ -31,10 +34,12 @@ __all__ = [
     "Reads",
     "ReducedObject",
     "ValidationRule",
+    "authorizer_value",
     "compile_expression",
     "compile_program",
     "compile_rule",
     "compile_view",
+    "deciding",
     "evaluate_program",
     "field_path",
     "has_rules",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
@@ -10,12 +11,16 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_option
 from msgspec import Struct
 
 from headgate.apiserver.caches import CEL_PROGRAMS, memoized
+from headgate.apiserver.cel.authorizer import AUTHORIZER, authorizer_functions
 from headgate.apiserver.cel.functions import kubernetes_functions
 from headgate.apiserver.messages import Json
 
 _LONGEST_MESSAGE = 5 * 1024  # bytes a message expression may make
 _OLD = "__old__"  # holds the old value under `value`, where there is one
 _CODE = re.compile(r"^[A-Z_]+: ")
+_UNDECLARED = re.compile(
+    r"ERROR: <input>:(\d+):(\d+): undeclared reference to '(\w+)\.[\w.]+' \(in container ''\)\n \| .*\n \| \.*\^"
+)
 _MESSAGES = (
     (re.compile(r'Key not found in map : "?(.*?)"?$'), r"no such key: \1"),
     (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
@@ -41,7 +46,18 @@ def compile_program(text: str, *variables: str) -> Any:
         return _environment(*variables).compile(text)
     except RuntimeError as error:
         said = _CODE.sub("", str(error)).removesuffix(" [INVALID_ARGUMENT]")
-        raise CompilationError(said) from None
+        raise CompilationError(_UNDECLARED.sub(partial(_at_its_root, text), said)) from None
+
+
+def _at_its_root(text: str, found: re.Match[str]) -> str:
+    """The error of an undeclared name at its first part, as a real server tells it; ours tells of the last field."""
+    line, column, root = int(found[1]), int(found[2]), found[3]
+    shown = text.split("\n")[line - 1]
+    start = shown.rfind(root, 0, column)
+    if start < 0:
+        return found[0]
+    told = f"ERROR: <input>:{line}:{start + 1}: undeclared reference to '{root}' (in container '')"
+    return f"{told}\n | {shown}\n | {'.' * start}^"
 
 
 def evaluate_program(program: Any, data: Json) -> Any:
@@ -158,6 +174,7 @@ def _environment(*variables: str) -> Any:
         ext_bindings.ExtBindings(),
         ext_encoders.ExtEncoders(),
         kubernetes_functions(),
+        *([authorizer_functions()] if AUTHORIZER in variables else []),
     ]
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
 

@@ -1,62 +1,126 @@
-"""Reviews: who somebody is and what they may do. They are answered and not stored.
-
-Whoever is authenticated may do everything: there is no authorizer, as in a real server with `AlwaysAllow`.
-"""
+"""Reviews: who somebody is and what they may do. They are answered by the server's authorizer and not stored."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
+from headgate.apiserver.authorization import AccessAttributes, Authorizer, aggregated
+from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.field_errors import invalid as invalid_field
-from headgate.apiserver.handlers.tokens import USER_PREFIX, TokenIssuer
+from headgate.apiserver.handlers.tokens import TokenIssuer
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.status import bad_request, invalid, method_not_allowed
+from headgate.apiserver.users import Groups, groups_of, user_info
 
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
-_PATH = re.compile(r"/apis/(authentication|authorization)\.k8s\.io/v1/(?:namespaces/[^/]+/)?(\w+reviews)/?")
-_ATTRIBUTES = ("resourceAttributes", "nonResourceAttributes")
+_PATH = re.compile(r"/apis/(authentication|authorization)\.k8s\.io/v1/(?:namespaces/([^/]+)/)?(\w+reviews)/?")
 _BOTH = "cannot be specified in combination with resourceAttributes"
 _NEITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-_ANY: Json = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-_ANYWHERE: Json = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+_NOBODY = "at least one of user or group must be specified"
+
+_Answer = Callable[[Request, str, Json, float], Json]
+"""The status of a review: of a request, in a namespace, with this spec, at that time."""
+
+
+class _ResourceAttributes(Struct, frozen=True):
+    verb: str | None = None
+    group: str | None = None
+    version: str | None = None
+    namespace: str | None = None
+    resource: str | None = None
+    subresource: str | None = None
+    name: str | None = None
+    path: str | None = None
+
+
+class _ReviewSpec(Struct, frozen=True, rename="camel"):
+    """The fields of all reviews' specs that are read, and their types."""
+
+    resource_attributes: _ResourceAttributes | None = None
+    non_resource_attributes: _ResourceAttributes | None = None
+    user: str | None = None
+    groups: list[str] | None = None
+    namespace: str | None = None
 
 
 class Reviews:
     """Answers reviews; knows service accounts by their tokens."""
 
-    def __init__(self, tokens: TokenIssuer) -> None:
-        self._tokens = tokens
-        self._answers: Mapping[str, tuple[str, str, Callable[[Request, Json, float], Json]]] = {
-            "selfsubjectaccessreviews": (AUTHORIZATION, "SelfSubjectAccessReview", _access),
-            "subjectaccessreviews": (AUTHORIZATION, "SubjectAccessReview", _access),
-            "localsubjectaccessreviews": (AUTHORIZATION, "LocalSubjectAccessReview", _access),
-            "selfsubjectrulesreviews": (AUTHORIZATION, "SelfSubjectRulesReview", _rules),
-            "selfsubjectreviews": (AUTHENTICATION, "SelfSubjectReview", _self),
-            "tokenreviews": (AUTHENTICATION, "TokenReview", self._token),
+    def __init__(self, tokens: TokenIssuer, authorizer: Authorizer) -> None:
+        self._tokens, self._authorizer = tokens, authorizer
+        self._answers: Mapping[str, tuple[str, str, bool, _Answer]] = {
+            "selfsubjectaccessreviews": (AUTHORIZATION, "SelfSubjectAccessReview", False, self._own_access),
+            "subjectaccessreviews": (AUTHORIZATION, "SubjectAccessReview", False, self._access),
+            "localsubjectaccessreviews": (AUTHORIZATION, "LocalSubjectAccessReview", True, self._local_access),
+            "selfsubjectrulesreviews": (AUTHORIZATION, "SelfSubjectRulesReview", False, self._rules),
+            "selfsubjectreviews": (AUTHENTICATION, "SelfSubjectReview", False, _self),
+            "tokenreviews": (AUTHENTICATION, "TokenReview", False, self._token),
         }
 
     def answered(self, request: Request, now: float) -> Json | None:
         """The review with its status; None if the path names none."""
         path = _PATH.fullmatch(request.path)
-        found = self._answers.get(path[2]) if path else None
-        if path is None or found is None or found[0] != f"{path[1]}.k8s.io":
+        found = self._answers.get(path[3]) if path else None
+        if path is None or found is None or found[:1] != (f"{path[1]}.k8s.io",) or found[2] != bool(path[2]):
             return None
-        group, kind, answer = found
+        group, kind, _, answer = found
         if request.method != "POST":
             raise method_not_allowed()
         review = _decoded(request.body, kind)
-        named = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {}}
-        return {**named, "spec": review.get("spec") or {}, "status": answer(request, review.get("spec") or {}, now)}
+        spec, place = review.get("spec") or {}, path[2] or ""
+        named = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {"namespace": place} if place else {}}
+        return {**named, "spec": spec, "status": answer(request, place, spec, now)}
 
-    def _token(self, _request: Request, spec: Json, now: float) -> Json:
+    def _own_access(self, request: Request, _namespace: str, spec: Json, _now: float) -> Json:
+        _refuse_invalid(_attribute_errors(spec))
+        return self._decided(request.user, request.groups or groups_of(request.user), spec)
+
+    def _access(self, _request: Request, _namespace: str, spec: Json, _now: float) -> Json:
+        _refuse_invalid([*_attribute_errors(spec), *_subject_errors(spec)])
+        return self._decided(spec.get("user") or "", tuple(spec.get("groups") or ()), spec)
+
+    def _local_access(self, request: Request, namespace: str, spec: Json, now: float) -> Json:
+        errors = [*_attribute_errors(spec), *_subject_errors(spec)]
+        asked = spec.get("resourceAttributes")
+        if asked is not None and (asked.get("namespace") or "") != namespace:
+            path = "spec.resourceAttributes.namespace"
+            errors.append(invalid_field(path, asked.get("namespace") or "", "must match metadata.namespace"))
+        if spec.get("nonResourceAttributes") is not None:
+            detail = "disallowed on this kind of request"
+            errors.append(invalid_field("spec.nonResourceAttributes", spec["nonResourceAttributes"], detail))
+        _refuse_invalid(errors)
+        return self._decided(spec.get("user") or "", tuple(spec.get("groups") or ()), spec)
+
+    def _decided(self, user: str, groups: Groups, spec: Json) -> Json:
+        decision = self._authorizer.decide(user, groups, _asked(spec))
+        return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
+
+    def _rules(self, request: Request, _namespace: str, spec: Json, _now: float) -> Json:
+        namespace = spec.pop("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        found = self._authorizer.rules_for(request.user, request.groups or groups_of(request.user), namespace)
+        kinds = (("resources", ("verbs", "apiGroups", "resources", "resourceNames")), ("nonResourceURLs", _OF_URLS))
+        resources, others = (
+            [{part: rule[part] for part in parts if rule.get(part)} for rule in found.rules if rule.get(kind)]
+            for kind, parts in kinds
+        )
+        wrong = {"evaluationError": aggregated(found.errors)} if found.errors else {}
+        return {"resourceRules": resources, "nonResourceRules": others, "incomplete": False, **wrong}
+
+    def _token(self, _request: Request, _namespace: str, spec: Json, now: float) -> Json:
         user = self._tokens.user_of(str(spec.get("token") or ""), now)
         if user is None:
             return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": _user(user)}
+        return {"authenticated": True, "user": user_info(user, ())}
+
+
+_OF_URLS = ("verbs", "nonResourceURLs")
 
 
 def _decoded(body: bytes, kind: str) -> Json:
@@ -64,31 +128,38 @@ def _decoded(body: bytes, kind: str) -> Json:
         review = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {error}") from None
-    if review.get("kind", kind) != kind or not isinstance(review.get("spec") or {}, dict):
+    try:
+        msgspec.convert(review.get("spec") or {}, _ReviewSpec)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {error}") from None
+    if review.get("kind", kind) != kind:
         raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
     return review
 
 
-def _access(request: Request, spec: Json, _now: float) -> Json:
-    given = [name for name in _ATTRIBUTES if spec.get(name)]
-    if len(given) != 1:
-        kind = "SelfSubjectAccessReview" if "self" in request.path else "SubjectAccessReview"
-        field, detail = ("spec.nonResourceAttributes", _BOTH) if given else ("spec.resourceAttributes", _NEITHER)
-        raise invalid(kind, AUTHORIZATION, "", [invalid_field(field, spec.get("nonResourceAttributes"), detail)])
-    return {"allowed": True}
+def _asked(spec: Json) -> AccessAttributes:
+    of, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    if of is None:
+        return AccessAttributes(other.get("verb") or "", other.get("path") or "/")
+    parts = ("group", "version", "namespace", "resource", "subresource", "name")
+    return AccessAttributes(of.get("verb") or "", "", *((of.get(part) or "") for part in parts))
 
 
-def _rules(_request: Request, _spec: Json, _now: float) -> Json:
-    return {"resourceRules": [_ANY], "nonResourceRules": [_ANYWHERE], "incomplete": False}
+def _attribute_errors(spec: Json) -> list[FieldError]:
+    given = [spec.get(name) is not None for name in ("resourceAttributes", "nonResourceAttributes")]
+    if all(given):
+        return [invalid_field("spec.nonResourceAttributes", spec["nonResourceAttributes"], _BOTH)]
+    return [] if any(given) else [invalid_field("spec.resourceAttributes", None, _NEITHER)]
 
 
-def _self(request: Request, _spec: Json, _now: float) -> Json:
-    return {"userInfo": _user(request.user)}
+def _subject_errors(spec: Json) -> list[FieldError]:
+    return [] if spec.get("user") or spec.get("groups") else [invalid_field("spec.user", "", _NOBODY)]
 
 
-def _user(name: str) -> Json:
-    groups = ["system:authenticated"]
-    if name.startswith(USER_PREFIX):
-        namespace = name.split(":")[2]
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", *groups]
-    return {"username": name, "groups": groups}
+def _refuse_invalid(errors: Sequence[FieldError]) -> None:
+    if errors:
+        raise invalid("", AUTHORIZATION, "", errors)  # a real server does not name the kind either
+
+
+def _self(request: Request, _namespace: str, _spec: Json, _now: float) -> Json:
+    return {"userInfo": user_info(request.user, request.groups)}

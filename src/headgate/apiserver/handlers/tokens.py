@@ -21,13 +21,13 @@ from headgate.apiserver.metadata import timestamp
 from headgate.apiserver.registry import RequestInfo
 from headgate.apiserver.status import bad_request, invalid
 from headgate.apiserver.storage import Store
+from headgate.apiserver.users import account_user
 
 TOKEN = "token"
 ISSUER = "https://kubernetes.default.svc"
 API_VERSION, GROUP, KIND = "authentication.k8s.io/v1", "authentication.k8s.io", "TokenRequest"
 SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32  # seconds
 ACCOUNTS = ("", "serviceaccounts")
-USER_PREFIX = "system:serviceaccount"
 
 
 class _TokenMetadata(Struct, frozen=True):
@@ -81,7 +81,7 @@ class TokenIssuer:
         _refuse_duration(seconds)
         now, audiences = int(info.now), asked.spec.audiences or [ISSUER]
         place = _PlaceClaim(info.namespace, _AccountClaim(info.name, account["uid"]))
-        subject = f"{USER_PREFIX}:{info.namespace}:{info.name}"
+        subject = account_user(info.namespace, info.name)
         token = self._signed(_Claims(audiences, now + seconds, now, ISSUER, place, now, subject))
         return {
             "kind": KIND,

@@ -1,10 +1,10 @@
 """What is wrong with an object of a built-in kind, at creation, on update and in a status, in a real server's words.
 
-The rules of a kind are functions of the modules `pods`, `jobs`, `workloads` and `cluster`; `types` has the JSON types
-of its fields.
+The rules of a kind are functions of the modules `pods`, `jobs`, `workloads`, `rbac`, `policies` and `cluster`;
+`types` has the JSON types of its fields.
 """
 
-from headgate.apiserver.validation import cluster, jobs, pods, types, workloads
+from headgate.apiserver.validation import cluster, jobs, pods, policies, rbac, types, workloads
 from headgate.apiserver.validation.metadata import (
     NameValidator,
     common_metadata_errors,
@@ -27,6 +27,8 @@ __all__ = [
     "metadata_errors",
     "metadata_update_errors",
     "pods",
+    "policies",
+    "rbac",
     "typed",
     "types",
     "workloads",

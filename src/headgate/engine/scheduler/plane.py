@@ -475,7 +475,7 @@ class SchedulerPlane:
         effects: list[Effect] = [*self._gates.unplaced(pods, now)] if keeps else []
         for effect in effects:
             assert isinstance(effect, PatchSpec)
-            pod = self._gates.as_assumed(self._cache.pods[effect.target.key])
+            pod = self._gates.removals.without_gates(self._cache.pods[effect.target.key])
             self._cache.pods[pod.key] = pod
             self._journal.write(events.reserved(pod, self._queue_capacity.queue_of(pod), now))
             if info.group is None:

@@ -80,7 +80,7 @@ class QueueCapacity:
         self._beyond: dict[str, ReservationPlace] = {}  # `first_beyond` of queues that have such reservations
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
-        self._claims = QueueClaims(preempting, waiting, self.wanted, self._has_had)
+        self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had)
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
@@ -337,6 +337,7 @@ class QueueCapacity:
         reserving = self.reservations.drop(pod)
         if reserving is not None:
             self._rank_again(reserving.queue)
+            self._stale |= self.reservations.has_group(reserving.pod.group)  # the others may be too few
         if use is not None:
             self.use_changes += 1
             self._pods[use.queue].pop(pod)
@@ -508,23 +509,11 @@ class QueueCapacity:
 
     def expired(self, pod: Pod) -> NotNow | None:
         """Why the pod does not reserve capacity again yet, although its queue has some and no node fits."""
-        known, timeout = self.reservations.get(pod.key), self.reservations.timeout
-        if known is None or pod.key in self.in_force or known.pod.reserved_at is None:
+        known, rests = self.reservations.get(pod.key), self.reservations.rests(pod)
+        if known is None or rests is None or pod.key in self.in_force:
             return None
-        rest = self.reservations.rest(known)
-        if rest is None:
-            return None
-        message = (
-            f"no node came within {timeout:g}s: it does not reserve capacity of queue {known.queue} any more, "
-            f"and may again in {rest:.0f}s"
-        )
-        return NotNow(GATED, message, WAKE_ON, {"queue": known.queue, "timeout": str(timeout)})
-
-    def _has_had(self, pod: Pod) -> bool:
-        """Whether the pod has its capacity, or had it for its time and no node came."""
-        known = self.reservations.get(pod.key)
-        in_vain = known is not None and known.pod.reserved_at is not None and self.reservations.rest(known) is not None
-        return pod.key in self.in_force or in_vain
+        numbers = {"queue": known.queue, "timeout": str(self.reservations.timeout)}
+        return NotNow(GATED, rests, WAKE_ON, numbers)
 
     def wanted(self, pods: Sequence[Pod]) -> list[Use] | None:
         """What the pods want of their queues; None if no victim can help them: a queue takes none, or they have had it.
@@ -534,7 +523,7 @@ class QueueCapacity:
         uses: list[Use] = []
         for pod in pods:
             node = self._tree.get(self.queue_of(pod))
-            if node is None or not node.queue.is_open or self._has_had(pod) or node.refuses_devices(pod):
+            if node is None or not node.queue.is_open or self.reservations.has_had(pod) or node.refuses_devices(pod):
                 return None
             uses.append((node, pod.shape.requests))
         queue = self.queue_of(pods[0])
@@ -568,8 +557,8 @@ class QueueCapacity:
             if pod.key in self.in_force:
                 found = self._kept_reservation(pod, queue, allowed)
             else:
-                first = oldest if allowed < needed else pod  # whose place in the queue it is: that of its gang
-                found = self._check_one(pods[allowed:], queue, first, allowed, taken=taken, displaced=displaced)
+                place_of = oldest if allowed < needed else None
+                found = self._check_one(pods[allowed:], queue, place_of, allowed, taken=taken, displaced=displaced)
             if found is not None:
                 break
             if pod.key in self._lines.refused:
@@ -597,18 +586,25 @@ class QueueCapacity:
         self,
         pods: Sequence[Pod],
         queue: str,
-        first: Pod,
+        oldest: Pod | None,
         allowed: int,
         *,
         taken: list[Use],
         displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
-        """Why the queue has no capacity for the first of these pods, which start together with those `taken`."""
-        pod, order = pods[0], QueuedPodInfo(first).order
+        """Why the queue has no capacity for the first of these pods, which start together with those `taken`.
+
+        It stands in the place of the `oldest` of those that its gang needs, or in its own.
+        """
+        pod = pods[0]
+        first = oldest or pod
+        order = QueuedPodInfo(first).order
         if self._lines.stands_elsewhere(first.key, queue, order):
             self._passes(first.key)
         found = self._group_refusal(pod, queue, allowed)
         found = found or self._refusal(pods, queue, order, allowed, taken=taken, displaced=displaced)
+        if found is not None and oldest is None and self._waits_with_gang(pod):
+            return found  # its gang needs no more, and does not wait for the queue
         if found is not None and self._lines.refuse(first.key, queue, order):
             self._stale |= self._may_displace(first, queue)
         elif found is None and not displaced:
@@ -656,7 +652,7 @@ class QueueCapacity:
         if pod.shape.claims and (limited := node.refuses_devices(pod)):
             return _not_now(pod, f"waiting for its queue: {limited}", {"queue": queue}, allowed, (*alike, limited))
         head = self._lines.head(queue)
-        if head is not None and head[0] < order:
+        if head is not None and head[0] < order and not self._start_together(pod, head[1]):
             message = f"waiting behind {head[1].namespace}/{head[1].name}, the first in queue {queue}"
             return _not_now(pod, message, {"queue": queue}, allowed, alike)
         if not node.fits(requests) and not self._displace(pods, node, displaced):
@@ -731,6 +727,14 @@ class QueueCapacity:
         wanted = [(node, pod.shape.requests) for pod in pods if self.queue_of(pod) == node.name]
         uses = [(node, each.pod.shape.requests) for each in before]
         return may_reclaim(wanted, uses, self.reservations.held(node))
+
+    def _start_together(self, pod: Pod, other: Key) -> bool:
+        """Whether both are of one gang: it starts with any of its members, in the place of the first."""
+        known = self._known.get(other)
+        return known is not None and known.group == pod.group and self._waits_with_gang(pod)
+
+    def _waits_with_gang(self, pod: Pod) -> bool:
+        return pod.group is not None and self._needed(pod.group) > 0
 
     def _passes(self, pod: Key) -> None:
         if self._lines.passes(pod):

@@ -38,8 +38,12 @@ class GateRemovals:
         self.count = 0  # pods whose gates were removed before they had a node, since the start
 
     def reserve(self, pod: Pod, now: float) -> PatchSpec:
-        """Removes the gates and notes that the pod reserves capacity from now on."""
+        """Removes the gates and notes that the pod reserves capacity from now on.
+
+        Gates whose removal is only assumed are removed again: it may not have arrived.
+        """
         at = float(now // 1)  # as it will be read again
+        pod = self.removed[pod.key].pod if pod.key in self.removed else pod
         return self._send(pod, QueueReservation(at, ours(pod), bool(pod.annotations)), at)
 
     def release(self, pod: Pod) -> PatchSpec:
@@ -51,15 +55,20 @@ class GateRemovals:
         return self.writes.send(pod.key, PatchSpec(pod.target, change))
 
     def as_assumed(self, pod: Pod) -> Pod:
-        """The pod with the assumed effect of a removal that is not observed yet."""
+        """The pod as observed, with the assumed effect of a removal that it does not show yet."""
         removed = self.removed.get(pod.key)
         if removed is None:
             return pod
-        shown = not ours(pod) and (removed.at is None or pod.reserved_at == removed.at)
+        shown = not ours(pod) and (removed.at in (None, pod.reserved_at) or bool(ours(removed.pod)))
         if removed.pod.uid != pod.uid or shown or not pod.wants_node:
             self.forget(pod.key)
             return pod
         removed.pod = pod
+        return self.without_gates(pod)
+
+    def without_gates(self, pod: Pod) -> Pod:
+        """The pod, perhaps as assumed before, with the effect of its removal."""
+        removed = self.removed[pod.key]
         if removed.refused:
             return pod
         gates = tuple(gate for gate in pod.gates if gate not in QUEUE_GATES)
@@ -143,7 +152,7 @@ class GatedByQueue:
         for pod in pods:
             if pod.key not in self._capacity.in_force and self._capacity.queue_of(pod):
                 effects.append(self.removals.reserve(pod, now))
-                self._capacity.waits(self.as_assumed(pod))
+                self._capacity.waits(self.removals.without_gates(pod))
         return effects
 
     def keeps(self, pods: Iterable[Pod]) -> bool:

@@ -163,10 +163,22 @@ class QueueReservations:
         """When pods whose reservation has expired may reserve again, so that they do not do so at once."""
         return self._since(unit) + 2 * self.timeout
 
-    def rest(self, reservation: QueueReservation) -> float | None:
-        """For how long the pod, whose time is over, does not reserve again; None if it may."""
-        rest = self.rests_until([reservation]) - self.now
-        return rest if 0 < rest <= self.timeout else None
+    def rests(self, pod: Pod) -> str | None:
+        """Why the pod, whose time is over, does not reserve again yet; None if it may."""
+        known = self._all.get(pod.key)
+        if known is None or known.pod.reserved_at is None:
+            return None
+        rest = self.rests_until([known]) - self.now
+        if not 0 < rest <= self.timeout:
+            return None
+        return (
+            f"no node came within {self.timeout:g}s: it does not reserve capacity of queue {known.queue} any more, "
+            f"and may again in {rest:.0f}s"
+        )
+
+    def has_had(self, pod: Pod) -> bool:
+        """Whether the pod has its capacity, or had it for its time and no node came."""
+        return pod.key in self.in_force or self.rests(pod) is not None
 
     def deadlines(self, unit: Sequence[QueueReservation]) -> Iterator[float]:
         """When their time is over and when they may reserve again, if that is to come."""
