@@ -1,7 +1,8 @@
 """How long the published quota benchmarks take in the simulator: small Kubernetes, world and our process, all of it.
 
 Workloads without an owner arrive at given intervals in virtual time; a runner of this benchmark's marks each Finished
-once it was admitted for its run time. Every write is validated, stored, watched and decoded as in any simulation.
+once it was admitted for its run time. Every write is validated, stored, watched and decoded as in any simulation. Their
+number belongs to the result: who writes more events takes longer, and less for each write.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ from headgate.simulator.virtual_time import VirtualTime
 OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # as `headgate simulate` has it: a run keeps nearly all it makes
 EPOCH = 1_767_225_600.0
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
+EVENTS = "/apis/events.k8s.io/v1/events"
+
+
+class ListMetadata(msgspec.Struct):
+    resourceVersion: str  # noqa: N815
+    remainingItemCount: int = 0  # noqa: N815
+
+
+class EventPage(msgspec.Struct):
+    metadata: ListMetadata
+    items: list[msgspec.Raw]
 
 
 class Shape(NamedTuple):
@@ -135,6 +147,12 @@ class Run:
         answer = self.cluster.server.handle(Request("POST", f"{QUEUES}/{where}", {}, body), self.time.now)
         assert answer.code == 201, answer.body
 
+    def written(self) -> tuple[int, int]:
+        """The version of the server, which every write moves on by one, and the events it has."""
+        events = self.cluster.server.handle(Request("GET", EVENTS, {"limit": "1"}, b""), self.time.now)
+        page = msgspec.json.decode(events.body, type=EventPage)
+        return int(page.metadata.resourceVersion), len(page.items) + page.metadata.remainingItemCount
+
     def go(self, most: float) -> None:
         self._settle()
         while self.time.awaiting and (at := self.time.next_at) is not None and at <= EPOCH + most:
@@ -201,6 +219,7 @@ def main() -> None:
     shape = shape._replace(cohorts=arguments.cohorts or shape.cohorts)
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     run = Run(shape)
+    before, _ = run.written()
     began, cpu = time.perf_counter(), time.process_time()
     run.go(arguments.until)
     beside = sum(run.yardstick.taken)
@@ -212,6 +231,8 @@ def main() -> None:
         f"{arguments.shape}: {run.runner.finished} of {total} workloads finished in {took:.1f} s ({cpu:.1f} s of cpu); "
     )
     print(f"goal {shape.goal:g} s: {met}; {1e6 * cpu / max(1, run.runner.finished):.0f} us each")
+    after, events = run.written()
+    print(f"{after - before} writes, {events} of them events; {1e6 * cpu / max(1, after - before):.0f} us each")
     loop = run.yardstick.mean
     print(f"as long as {took / (loop or took):.0f} plain loops of {Yardstick.STEPS} steps, each {1e3 * loop:.2f} ms")
     print(f"virtual time {run.time.now - EPOCH:.1f} s, {run.runner.evictions} evictions")

@@ -285,6 +285,8 @@ class ApiServer:
 
     def _answer_resolved(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         served, subresource = info.served, info.subresource
+        if not subresource or (subresource == "status" and served.type.has_status):  # as most are
+            return self._answer_object(request, info) if info.name else self._answer_collection(request, info)
         if subresource in ("binding", "eviction"):
             return self._answer_pod_action(request, info)
         if subresource == SCALE and served.type.scale is not None and info.name:
@@ -295,11 +297,7 @@ class ApiServer:
             return 201, self._tokens.issue(info, request.body)
         if subresource in CONNECTED and is_pods(served.collection):
             raise not_connected(info)
-        if subresource and not (subresource == "status" and served.type.has_status):
-            raise no_such_path()
-        if not info.name:
-            return self._answer_collection(request, info)
-        return self._answer_object(request, info)
+        raise no_such_path()
 
     def _answer_collection(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         if request.method != "GET" and info.served.type.namespaced and not info.namespace:

@@ -289,9 +289,10 @@ class GuardedEngine:
         effects = self._engine.step(self._shown(batch, now), now)
         effects.extend(self.quarantine.told(self.journal, now, is_new=is_first))
         effects.extend(self.quarantine.alarms())
-        for effect in effects:
-            if isinstance(effect, Connect | Disconnect):
-                self._forget_cluster(effect.cluster)
+        if self._engine.remote_reads:
+            for effect in effects:
+                if isinstance(effect, Connect | Disconnect):
+                    self._forget_cluster(effect.cluster)
         return effects
 
     @property

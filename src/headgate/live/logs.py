@@ -148,6 +148,8 @@ _PLAIN = re.compile(r"[!#-<>-~]+")  # printable ASCII but for what `_quoted` loo
 
 def _quoted(value: object) -> str:
     text = str(value)
+    if type(value) is int:
+        return text
     if _PLAIN.fullmatch(text) or (text and text.isprintable() and not any(mark in text for mark in ' "=')):
         return text
     return msgspec.json.encode(text).decode()

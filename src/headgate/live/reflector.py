@@ -275,14 +275,28 @@ class Reflector:
             self._told_off = False
             self._works()
         try:
+            if news.type in {"ADDED", "MODIFIED"}:
+                self._change(news.object)
+                return
             about = identity(self._kind, news.object)
             self._version = about.version or self._version
-            if news.type in {"ADDED", "MODIFIED"}:
-                self._observe(about, news.object)
-            elif news.type == "DELETED":
+            if news.type == "DELETED":
                 self._lose(about.key, news.object)
         except InvalidObject as error:
             self._complain(error)
+
+    def _change(self, raw: Raw) -> None:
+        """Nearly everything that a watch brings is new and can be decoded, so that comes first."""
+        try:
+            seen = decode(self._kind, raw)
+        except InvalidObject:
+            about = identity(self._kind, raw)
+            self._version = about.version or self._version
+            self._observe(about, raw)
+        else:
+            self._version = seen.version or self._version
+            if self._is_new(seen.key, seen.uid, seen.version):
+                self._report(Observed(seen), raw)
 
     def _refusal(self, answer: HttpResponse) -> Exception:
         optional = RESOURCES[self._kind].optional and self._kind not in self._dependencies.demanded
@@ -293,18 +307,24 @@ class Reflector:
     # reporting
 
     def _observe(self, about: Identity, raw: Raw) -> None:
-        known = self._known.get(about.key)
-        if known == (about.uid, about.version):
+        if not self._is_new(about.key, about.uid, about.version):
             return
-        if known is not None and known[0] != about.uid:
-            self._lose(about.key, MISSING)
-        self._known[about.key] = (about.uid, about.version)
         try:
             seen = decode(self._kind, raw)
         except InvalidObject as error:
             self._report(unreadable(about, raw, f"{error.path}: {error.expected}"), raw)
             raise
         self._report(Observed(seen), raw)
+
+    def _is_new(self, key: Key, uid: str, version: str) -> bool:
+        """Whether the object was not reported in this version yet; from here on it counts as reported."""
+        known = self._known.get(key)
+        if known == (uid, version):
+            return False
+        if known is not None and known[0] != uid:
+            self._lose(key, MISSING)
+        self._known[key] = (uid, version)
+        return True
 
     def _lose(self, key: Key, raw: Raw) -> None:
         if (known := self._known.pop(key, None)) is not None:

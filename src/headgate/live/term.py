@@ -35,6 +35,7 @@ from headgate.model.effects import (
     FleetEffect,
     PatchSpec,
     PatchStatus,
+    RemoteWrite,
     RemoveGate,
     WakeAt,
 )
@@ -192,17 +193,17 @@ class LeaderTerm:
         self._events.observe(event)
 
     def _perform(self, effect: Effect | FleetEffect) -> None:
-        if isinstance(effect, FleetEffect):
-            if isinstance(effect, Connect | Disconnect):
-                self._events.forget_remote(effect.cluster)
-            self._workers.perform(effect)
-            return
-        self._effects.append(effect)
         match effect:
+            case Bind() | EmitEvent() | PatchStatus() | RemoveGate() | PatchSpec() | Create() | Delete() | Evict():
+                self._effects.append(effect)
+                self._performer.submit(effect)
             case WakeAt():
                 self._timers.set(effect)
-            case Bind() | RemoveGate() | PatchStatus() | PatchSpec() | Create() | Delete() | Evict() | EmitEvent():
-                self._performer.submit(effect)
+            case RemoteWrite():
+                self._workers.perform(effect)
+            case Connect() | Disconnect():
+                self._events.forget_remote(effect.cluster)
+                self._workers.perform(effect)
             case _:
                 assert_never(effect)
 
