@@ -214,10 +214,7 @@ class QueueCapacity:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def recheck_nominated(self, now: float) -> None:
-        """Pods that wait for their victims to leave a node are tried again if their queue does not allow them any more.
-
-        Nothing else has them tried again before that, and their nomination keeps the node from others.
-        """
+        """Pods that wait for their victims to leave a node are tried again if their queue allows them no longer."""
         self.refresh(now)
         weighed, self._weighed = self._weighed, False
         for pod in list(self._nominated.values()) if weighed else ():
@@ -586,18 +583,14 @@ class QueueCapacity:
         self,
         pods: Sequence[Pod],
         queue: str,
-        oldest: Pod | None,
+        oldest: Pod | None,  # of those that its gang needs: it stands in that one's place, otherwise in its own
         allowed: int,
         *,
         taken: list[Use],
         displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
-        """Why the queue has no capacity for the first of these pods, which start together with those `taken`.
-
-        It stands in the place of the `oldest` of those that its gang needs, or in its own.
-        """
-        pod = pods[0]
-        first = oldest or pod
+        """Why the queue has no capacity for the first of these pods, which start together with those `taken`."""
+        pod, first = pods[0], oldest or pods[0]
         order = QueuedPodInfo(first).order
         if self._lines.stands_elsewhere(first.key, queue, order):
             self._passes(first.key)
