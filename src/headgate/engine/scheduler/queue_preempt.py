@@ -142,7 +142,7 @@ class QueuePreemptStage:
         self, info: QueuedPodInfo, pods: list[Pod], needed: int, alike: Hashable, now: float
     ) -> QueuePreemptionResult:
         """Evicts pods so that the first `needed` of these fit their queue, or says for whom they wait."""
-        if info.pod.scheduler_name not in self._enabled or not all(pod.preempts for pod in pods):
+        if not all(pod.preempts and pod.scheduler_name in self._enabled for pod in pods):  # as for what is kept
             return NOTHING
         if self._in_vain_at != self._capacity.use_changes:
             self._in_vain_at = self._capacity.use_changes
