@@ -272,6 +272,7 @@ class GuardedEngine:
         self._engine, self._trial = fresh(), trial
         self.journal = self._engine.journal
         self.quarantine = quarantine
+        self._has_workers = bool(self._engine.remote_reads)  # clusters may be connected and left
         self._known: dict[Subject, Object] = {}
         self._is_first = True
 
@@ -289,7 +290,7 @@ class GuardedEngine:
         effects = self._engine.step(self._shown(batch, now), now)
         effects.extend(self.quarantine.told(self.journal, now, is_new=is_first))
         effects.extend(self.quarantine.alarms())
-        if self._engine.remote_reads:
+        if self._has_workers:
             for effect in effects:
                 if isinstance(effect, Connect | Disconnect):
                     self._forget_cluster(effect.cluster)
