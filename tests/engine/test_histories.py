@@ -5,7 +5,7 @@ from builders import bound, node, pod
 from histories import BrokenLaw, History, decisions_are_those_of_a_fresh_process
 from msgspec.structs import replace
 
-HISTORIES = 400
+HISTORIES = 200
 CHUNK = 50
 
 

@@ -326,14 +326,14 @@ def test_a_set_that_costs_no_more_only_where_numbers_are_rounded_leaves_nothing_
     assert (result.victims, result.bound) == ((3,), problem.cost((3,)).values)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.data())
 def test_the_best_of_all_sets_by_the_whole_order_is_found_and_shown_to_be(problem, data):
     result, cost, least = compared(problem, data)
     assert (cost, result.bound) == (least, least.values)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     problems(largest_work=10**11),
     st.sampled_from([0, 1, 9, 50, 50]),
