@@ -53,7 +53,7 @@ EXCHANGES: dict[str, list[Step]] = {
         create(
             job(
                 template={
-                    "metadata": {"creationTimestamp": None, "labels": {"a": "b"}},
+                    "metadata": {"creationTimestamp": None},
                     "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "resources": {}}]},
                 }
             ),

@@ -164,7 +164,7 @@ async def answers(client: Client, scheduler: Child, worlds: list[World]) -> list
             while not all(map(is_decided, await pods_of(client, worlds, INCOMING))):
                 assert scheduler.running, scheduler.written()[-2000:]
                 await asyncio.sleep(LOOK_EVERY)
-            while (now := await seen(client, worlds)) != before:
+            while (now := await seen(client, worlds)) != before or any(map(awaits_victims, now)):
                 before = now
                 await asyncio.sleep(LOOK_EVERY)
     finally:
@@ -192,6 +192,11 @@ def answer_of(pods: Iterable[Manifest]) -> Answer:
     victims = frozenset(name for name, each in named.items() if is_preempted(each))
     reasons = [each.get("message", "") for each in incoming["status"].get("conditions", ())]
     return Answer(node_number(bound), node_number(nominated), victims, "; ".join(reasons))
+
+
+def awaits_victims(answer: Answer) -> bool:
+    """Whether its victims are chosen and not evicted yet."""
+    return bool(answer.nominated) and not answer.victims
 
 
 def is_decided(incoming: Manifest) -> bool:

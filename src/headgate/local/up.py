@@ -36,7 +36,7 @@ from headgate.simulator.scenario import ClusterPlan, InvalidScenario, Scenario
 SCHEDULERS = (DEFAULT_SCHEDULER_NAME, "default-scheduler")
 """Whose pods are scheduled unless a configuration says otherwise: there is no other scheduler."""
 REDRAW_SECONDS = 0.5
-QUIET_LOOKS = 4  # in a row at which nothing had happened, after which nothing more is expected
+QUIET_LOOKS = 8  # in a row at which nothing had happened, after which nothing more is expected
 STOP_SECONDS = 1.0  # for writes under way
 
 
