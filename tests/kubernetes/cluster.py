@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 import subprocess
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -62,7 +64,7 @@ class Cluster:
         return Server("127.0.0.1", self.port, self._administrators_tls())
 
     def start_apiserver(self) -> None:
-        """Start it, again on the same port and data after `stop_apiserver`, and wait until it is ready."""
+        """Start it, again on the same port and data after an outage, and wait until it is ready."""
         self.apiserver = Child(self._apiserver_command(), self.folder / "kube-apiserver.log")
         try:
             eventually("kube-apiserver is ready", self._ready)
@@ -70,8 +72,14 @@ class Cluster:
             self.apiserver.stop()
             raise
 
-    def stop_apiserver(self) -> None:
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """The API server is gone while this lasts; afterwards it is ready again, whatever happened meanwhile."""
         self.apiserver.kill()
+        try:
+            yield
+        finally:
+            self.start_apiserver()
 
     def kubectl(self, *arguments: str, text: str = "") -> str:
         """What kubectl prints as the administrator; `text` is its standard input."""

@@ -222,10 +222,9 @@ async def test_gated_and_refused_pods_outlast_an_outage_and_go_on_afterwards(
     await pods.until("one is refused", lambda: reason(pods, "big") == "Unschedulable")
     await pods.until("the others are held", lambda: {says(pods, name) for name in held} == {TOLD})
 
-    cluster.stop_apiserver()
-    eventually("the outage is noticed", lambda: "retrying" in process.written())
-    assert pending(scrape(process)) == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 10}
-    cluster.start_apiserver()
+    with cluster.outage():
+        eventually("the outage is noticed", lambda: "retrying" in process.written())
+        expect_pending(process, active=0, backoff=0, unschedulable=1, gated=10)
 
     async with Client(cluster.server) as again:
         await set_gates(again, namespace, held[0], BUDGET)

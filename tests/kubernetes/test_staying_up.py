@@ -47,9 +47,8 @@ async def test_work_resumes_after_an_outage_that_is_told_once(
     await create_pods(client, namespace, [pod("waiting", cpu="1")])
     await pods.until("the second is told to wait", lambda: is_told(pods, "waiting"))
 
-    cluster.stop_apiserver()
-    eventually("the outage is told", lambda: outages(process, "retrying"))
-    cluster.start_apiserver()
+    with cluster.outage():
+        eventually("the outage is told", lambda: outages(process, "retrying"))
 
     async with Client(cluster.server) as again:
         await create_nodes(again, [node("second", cpu="4")])
@@ -68,11 +67,10 @@ async def test_a_cluster_that_is_not_there_yet_is_waited_for(
 ) -> None:
     await create_nodes(client, [node("first")])
     await create_pods(client, namespace, [pod("hello")])
-    cluster.stop_apiserver()
-    process = start("--no-leader-elect")
-    eventually("the outage is told", lambda: outages(process, "retrying"))
-    assert not process.answers("/readyz")
-    cluster.start_apiserver()
+    with cluster.outage():
+        process = start("--no-leader-elect")
+        eventually("the outage is told", lambda: outages(process, "retrying"))
+        assert not process.answers("/readyz")
     await pods.until("the pod is bound", lambda: pods.node_of("hello") == "first")
     eventually("our process is ready", lambda: process.answers("/readyz"))
 
