@@ -98,7 +98,7 @@ class Rereading:
         version = metadata.get("resourceVersion", "")
         if not isinstance(version, str):
             return None
-        if was is not metadata and not _differ_in_version_only(was, metadata):
+        if was is not metadata and not _differs_in_version_only(metadata, version, was):
             return None
         if not isinstance(found, _WITH_STATUS):
             return structs.replace(found, version=version) if _have_same_parts(before, value) else None
@@ -152,14 +152,13 @@ class Rereading:
         return made
 
 
-def _differ_in_version_only(one: Json, other: Json) -> bool:
+def _differs_in_version_only(metadata: Json, version: str, was: Json) -> bool:
     """On the wire. Versions of one object share what has not changed, so most often nothing is encoded for it."""
-    version = other.get("resourceVersion")
-    if list(one) == list(other):
-        differing = len(one) - sum(map(is_, one.values(), other.values()))
-        if differing == (one.get("resourceVersion") is not version):
+    if list(was) == list(metadata):
+        differing = len(was) - sum(map(is_, was.values(), metadata.values()))
+        if differing == (was.get("resourceVersion") is not metadata.get("resourceVersion")):
             return True
-    return _ENCODER.encode({**one, "resourceVersion": version}) == _ENCODER.encode(other)
+    return _ENCODER.encode({**was, "resourceVersion": version}) == _ENCODER.encode(metadata)
 
 
 def _have_same_parts(one: Json, other: Json) -> bool:

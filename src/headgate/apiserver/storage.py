@@ -163,10 +163,11 @@ class Collection:
             self._remove(change.namespace, change.name)
         else:
             self._objects_of(change.namespace).add(change.name, change.after)
-        self._changes.append(change)
+        changes = self._changes
+        changes.append(change)
         self.version = change.after.version
-        if len(self._changes) > self._most:
-            self._compact(len(self._changes) - self._keep)
+        if len(changes) > self._most:
+            self._compact(len(changes) - self._keep)
 
     def restore(self, objects: Sequence[Change], changes: Sequence[Change], compacted_to: int) -> None:
         """Fills the empty collection with what was saved of it."""
@@ -242,8 +243,11 @@ class Store:
     def put(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
         """Create or replace the object; returns it with its resourceVersion."""
         before = collection.get(namespace, name)
-        step = "ADDED" if before is None else "MODIFIED"
-        return self._record(Change(step, collection, namespace, name, self._next(value), before))
+        self.version += 1
+        after = Revision(self.version, versioned(value, self.version))
+        return self._record(
+            Change("ADDED" if before is None else "MODIFIED", collection, namespace, name, after, before)
+        )
 
     def remove(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
         """Removes the object; returns `value`, its last state, with the version of the removal.
@@ -251,7 +255,8 @@ class Store:
         Watchers are told the state that was stored, as by a real storage, which never sees the last one.
         """
         before = collection.get(namespace, name)
-        after = self._next(value if before is None else before.value)
+        self.version += 1
+        after = Revision(self.version, versioned(value if before is None else before.value, self.version))
         self._record(Change("DELETED", collection, namespace, name, after, before))
         return versioned(value, after.version)
 
@@ -259,10 +264,6 @@ class Store:
         """The changes to be reconciled since the last call."""
         unreconciled, self.unreconciled = self.unreconciled, []
         return unreconciled
-
-    def _next(self, value: Json) -> Revision:
-        self.version += 1
-        return Revision(self.version, versioned(value, self.version))
 
     def _record(self, change: Change) -> Json:
         change.collection.record(change)

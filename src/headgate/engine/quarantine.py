@@ -389,9 +389,11 @@ class GuardedEngine:
 
     def _note(self, batch: Iterable[Seen]) -> bool:
         """Notes what is known from now on, up to the first object that cannot be read; True when there is none."""
+        known = self._known
         for event in batch:
             if isinstance(event, Observed):
-                self._known[event.object.key] = event.object
+                found = event.object
+                known[found.key] = found
             elif isinstance(event, Outcome):
                 continue
             elif isinstance(event, Unreadable):

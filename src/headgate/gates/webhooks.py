@@ -118,7 +118,9 @@ def keep_while_in_use(request: AdmissionRequest, _rules: WebhookSettings) -> Adm
 
 def default_queued_workload(request: AdmissionRequest, _rules: WebhookSettings) -> HandlerResult:
     """Fills in the priority of the class that the workload names."""
-    workload = request.decoded if spec_of(request.new).get("priority") is None else None
+    if spec_of(request.new).get("priority") is not None:
+        return ALLOWED
+    workload = request.decoded
     return _with_priority(request.new, workload) if isinstance(workload, QueuedWorkload) else ALLOWED
 
 

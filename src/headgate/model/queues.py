@@ -403,7 +403,7 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         found: tuple[str, ...] = ()
         for one in self.pod_sets:
             if one.topology:
-                wanted = ", ".join(f"{name}: {value}" for name, value in one.topology)
+                wanted = ", ".join([f"{name}: {value}" for name, value in one.topology])
                 found += (f"topologyRequest of pod set {one.name} ({wanted})",)
             if one.needs.claims:
                 found += (f"resourceClaims of pod set {one.name} ({', '.join(one.needs.claims)})",)

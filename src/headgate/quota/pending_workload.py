@@ -136,7 +136,7 @@ _SETTLED = frozenset({"Finished", "QuotaReserved", "WaitingForReplacementPods"})
 
 def may_queue(workload: QueuedWorkload) -> bool:
     """Nothing about the workload itself keeps it out of its queue."""
-    if not workload.active or workload.gated_by or workload.unsupported:
+    if not workload.active or workload.gated_by:
         return False
     for condition in workload.status.conditions:
         if condition.status == "True":
@@ -144,7 +144,7 @@ def may_queue(workload: QueuedWorkload) -> bool:
                 return False
         elif condition.reason == "OnHold" and workload.is_on_hold:
             return False
-    return True
+    return not workload.unsupported
 
 
 def has_rested(workload: QueuedWorkload, now: float) -> bool:

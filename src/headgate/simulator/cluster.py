@@ -38,7 +38,7 @@ from headgate.model.admission import (
     Lookup,
     WebhookSettings,
 )
-from headgate.model.effects import WakeAt, Write
+from headgate.model.effects import PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
@@ -225,10 +225,10 @@ class ControllerRunner:
             return False
         batch, self._inbox = self._inbox, []
         for effect in self._controller.react(batch, now):
-            if isinstance(effect, WakeAt):
-                wake(effect.at, partial(self.fire, effect.timer), effect.idle)
-            else:
+            if isinstance(effect, PatchStatus) or not isinstance(effect, WakeAt):
                 write(effect, now, self.learn)
+            else:
+                wake(effect.at, partial(self.fire, effect.timer), effect.idle)
         return True
 
 

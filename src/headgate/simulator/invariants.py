@@ -241,11 +241,11 @@ class SchedulingInvariants:
 
     def check(self, effects: Sequence[Effect | FleetEffect], entries: Iterable[Entry], journal: Journal | None) -> None:
         """Checks the effects of one step against its journal entries."""
-        binds = [effect for effect in effects if isinstance(effect, Bind)]
-        if binds:
-            self._check_starts(binds, journal)
+        types = set(map(type, effects))
+        if Bind in types:
+            self._check_starts([effect for effect in effects if isinstance(effect, Bind)], journal)
         entries_of = {entry.key: entry for entry in entries if entry.decision == "evict"}
-        for effect in effects:
+        for effect in effects if Evict in types else ():
             if isinstance(effect, Evict):
                 self._check_eviction(effect, entries_of.get(effect.target.key), journal)
         if entries_of:

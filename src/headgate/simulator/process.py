@@ -215,16 +215,19 @@ class Process:
         return self.view.observe(self._feed.objects, now, self._injector)
 
     def _perform(self, effects: Sequence[Effect | FleetEffect], now: float, set_timer: SetTimer) -> None:
+        connected = self._connected
         for effect in effects:
             if self._engine is None:  # it crashed on the way: the rest is not done
                 return
-            if isinstance(effect, WakeAt):
+            if isinstance(effect, PatchStatus):  # as most are
+                self._write(effect, now, connected)
+            elif isinstance(effect, WakeAt):
                 self._busy_until = self._busy_until if effect.idle else max(self._busy_until, effect.at)
                 set_timer(effect)
             elif isinstance(effect, FleetEffect):
                 self._perform_remotely(effect, now)
             else:
-                self._write(effect, now)
+                self._write(effect, now, connected)
 
     def _perform_remotely(self, effect: FleetEffect, now: float) -> None:
         match effect:
@@ -235,12 +238,12 @@ class Process:
             case RemoteWrite(cluster, write):
                 self._write_remotely(cluster, write, now)
 
-    def _write(self, write: Write, now: float) -> None:
+    def _write(self, write: Write, now: float, connected: bool) -> None:
         """Performs a write; invariants concern writes to pods only."""
-        of_pod = not isinstance(write, Create) and write.target.key.kind is _POD
+        of_pod = (isinstance(write, PatchStatus) or not isinstance(write, Create)) and write.target.key.kind is _POD
         if of_pod:
             check_gates(write, self.journal)
-        outcome = self._tried(write, self._send, now) if self._connected else _unreachable(write)
+        outcome = self._tried(write, self._send, now) if connected else _unreachable(write)
         if outcome is None:
             return
         if of_pod:

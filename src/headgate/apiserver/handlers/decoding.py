@@ -96,17 +96,13 @@ def _with_shared_parts(body: bytes) -> Json:
     """The body split before `status` and `spec`, each part decoded once. Raises DecodeError if the split parts are not
     JSON.
     """
-    head, found, end = body.partition(STATUS)
-    return {**_before_status(head + b"}}"), **_shared_status(end)} if found else _before_status(body)
-
-
-def _before_status(body: bytes) -> Json:
-    head, found, end = body.partition(SPEC)
-    return {**_before_spec(head + b"}}"), **_shared_spec(end)} if found else _before_spec(body)
-
-
-def _before_spec(body: bytes) -> Json:
-    return _object(body) if body.find(METADATA) >= 0 else _shared(body)
+    head, has_status, status = body.partition(STATUS)
+    head, has_spec, spec = (head + b"}}" if has_status else head).partition(SPEC)
+    head = head + b"}}" if has_spec else head
+    value = _object(head) if METADATA in head else _shared(head)
+    if has_spec:
+        value = {**value, **_shared_spec(spec)}
+    return {**value, **_shared_status(status)} if has_status else value
 
 
 _shared = memoized(DECODED_FIELDS)(_object)

@@ -122,7 +122,9 @@ class Writer:
                 new = prepare(_with_updated_metadata(with_metadata(new), old), old)
         if not of_status and counts_generation(served):
             new = with_generation(new, old)
-        refuse_invalid(info, new, rules.validate_status(new, old) if of_status else rules.validate_update(new, old))
+        errors = rules.validate_status(new, old) if of_status else rules.validate_update(new, old)
+        if errors:
+            refuse_invalid(info, new, errors)
         if admission is not None:
             admission.validate(new)
         if entries is not None:

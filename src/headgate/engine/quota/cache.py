@@ -105,7 +105,7 @@ class QuotaCache:
         record.cached = workload, held, is_open
         local = record.local or self._enter(record)
         if held is None:
-            self._queue(record, local, now, may_wait=is_open)
+            self._queue(record, local, now, may_wait=is_open and not record.is_finished)
         elif workload.status.admission is None:
             self._reserve(record, with_status(workload, structs.replace(workload.status, admission=held)), local, now)
         else:

@@ -6,7 +6,7 @@ condition true, as after a restart, ended earlier and is not counted again."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
 from headgate.engine.planes import Number
@@ -64,28 +64,20 @@ BOUNDS: Mapping[str, Bounds] = {
 }
 
 
-def _turned_true(before: Sequence[Condition], after: Sequence[Condition]) -> Came:
-    came = {one.type: one for one in after if one.status == "True" and one not in before}
-    if before and came:
-        for one in before:  # of those that were true, only the words have changed
-            if one.status == "True":
-                came.pop(one.type, None)
-    return came
-
-
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
     """The waits that ended, by metric, in seconds."""
     over: list[tuple[str, float]] = []
     reserved, admitted, ready = QUOTA_RESERVED in came, ADMITTED in came, came.get(PODS_READY)
-    waited = now - queued_since(after) if reserved or admitted or ready is not None else 0.0
-    if reserved:
-        over.append((RESERVED_WAIT, waited))
-    if admitted:
-        over.append((ADMISSION_WAIT, waited))
-        if after.status.checks or not reserved:
-            over.append((CHECKS_WAIT, 0.0 if reserved else now - _since(after, QUOTA_RESERVED, now)))
+    if reserved or admitted:
+        waited = now - queued_since(after)
+        if reserved:
+            over.append((RESERVED_WAIT, waited))
+        if admitted:
+            over.append((ADMISSION_WAIT, waited))
+            if after.status.checks or not reserved:
+                over.append((CHECKS_WAIT, 0.0 if reserved else now - _since(after, QUOTA_RESERVED, now)))
     if ready is not None and ready.reason == STARTED:
-        over.append((READY_WAIT, waited))
+        over.append((READY_WAIT, now - queued_since(after)))
         over.append((ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)))
     if FINISHED in came:
         running = now - _since(after, ADMITTED, now)
@@ -195,7 +187,8 @@ class AdmissionMetrics:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
         before = record.observed
         if before.status.conditions != after.status.conditions:
-            came = _turned_true(before.status.conditions, after.status.conditions)
+            was = {one.type for one in before.status.conditions if one.status == "True"}
+            came = {one.type: one for one in after.status.conditions if one.status == "True" and one.type not in was}
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
                 if (
@@ -206,7 +199,7 @@ class AdmissionMetrics:
                     self._add("headgate_gated_preemptions_total", cluster_queue=queue)
                 if PREEMPTED in came:
                     self._preempted(record, came[PREEMPTED].reason)
-            if before.status.admission is not None and before.is_true(QUOTA_RESERVED) > after.is_true(QUOTA_RESERVED):
+            if QUOTA_RESERVED in was and before.status.admission is not None and not after.is_true(QUOTA_RESERVED):
                 self._released(after, queue, now)
         if before.status.admission is not None and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)

@@ -142,7 +142,7 @@ class WorkloadRecord:
         Where nothing else has changed, what was decided about the assumed workload holds for the observed one.
         """
         change = self.sent
-        if change is None or isinstance(change, Removal) or self.observed.version == self.base:
+        if change is None or type(change) is Removal or self.observed.version == self.base:
             return False
         if self.wanted is None and self.observed.looks_like(self.decided):
             self._follow(self.observed)

@@ -30,7 +30,7 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
     """The first time at which the workload must be looked at again, though nothing else may happen to it."""
     if workload.deleted is not None:
         return None
-    if workload.is_true(FINISHED):
+    if settings.retention.after_finished is not None and workload.is_true(FINISHED):
         return kept_until(workload, settings)
     if not workload.active:
         return None  # it is or will be evicted, and no time requeues it; nor one that is to be deactivated
@@ -38,7 +38,9 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
         at = _runs_until(workload, settings)
     else:
         at = _rests_until(workload, workload.status.requeue) if workload.status.requeue is not None else None
-    return None if at is None or workload.is_true(DEACTIVATION_TARGET) else at
+    if at is None or workload.is_true(FINISHED) or workload.is_true(DEACTIVATION_TARGET):
+        return None
+    return at
 
 
 def kept_until(workload: QueuedWorkload, settings: QuotaSettings) -> float | None:
