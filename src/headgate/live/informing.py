@@ -41,10 +41,6 @@ class InformWindow:
         self.is_saturated = False  # whether the server takes much longer than it would if it had nothing else to do
 
     @property
-    def _slow(self) -> float:
-        return max(SLOW, SLOWER * self._best)
-
-    @property
     def most_late(self) -> float:
         """Seconds after which an informative write is overdue."""
         return self._within.saturated if self.is_saturated else self._within.idle
@@ -57,8 +53,9 @@ class InformWindow:
     def answered(self, seconds: float) -> None:
         """The server took so long for a write, from when it could have been sent."""
         self._best = min(self._best * FORGETS, seconds)
-        self._mean += WEIGHT * (min(seconds, COUNTED * self._slow) - self._mean)
-        self.is_saturated = self._mean > (RELIEVED * self._slow if self.is_saturated else self._slow)
+        slow = max(SLOW, SLOWER * self._best)
+        self._mean += WEIGHT * (min(seconds, COUNTED * slow) - self._mean)
+        self.is_saturated = self._mean > (RELIEVED * slow if self.is_saturated else slow)
         if self.is_saturated:
             self._size = max(FEWEST, self._size * SHRINKS)
         else:
