@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import signal
 import statistics
@@ -204,14 +205,11 @@ def metric(page: str, name: str) -> list[float]:
     ]
 
 
-async def read_intervals(process: OurProcess, driver: Driver, found: list[Interval]) -> None:
+async def read_now_and_then(process: OurProcess, driver: Driver, readings: list[Interval]) -> None:
     """Until it is cancelled."""
-    earlier = await Interval.until_now(process, driver)
     while True:
+        readings.append(await Interval.until_now(process, driver))
         await asyncio.sleep(INTERVAL)
-        now = await Interval.until_now(process, driver)
-        found.append(now.since(earlier))
-        earlier = now
 
 
 async def until_all_is_told(process: OurProcess) -> float:
@@ -271,10 +269,11 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
             await until_active(client, shape.queues)
             driver, written = Driver(client, shape, process), await writes_so_far(client)
             own, servers, mine, meter = process.cpu_seconds, _server_cpu(cluster), time.process_time(), Meter()
-            intervals: list[Interval] = []
-            reading = asyncio.ensure_future(read_intervals(process, driver, intervals))
+            readings: list[Interval] = []
+            reading = asyncio.ensure_future(read_now_and_then(process, driver, readings))
             seconds = await driver.run(limit)
             reading.cancel()
+            readings.append(await Interval.until_now(process, driver))
             own, servers = process.cpu_seconds - own, _server_cpu(cluster) - servers
             mine, elsewhere = time.process_time() - mine, meter.busy_beside(own + servers)
             steps, ended = Steps.of(process), await writes_so_far(client)
@@ -287,7 +286,7 @@ async def measure(cluster: Cluster, shape: Shape, limit: float) -> Figures:
         (before, after),
         driver.writes.total(),
         ended - written - driver.writes,
-        intervals,
+        [later.since(earlier) for earlier, later in itertools.pairwise(readings)],
         told_later,
         driver.waits(),
         driver.admissions,
