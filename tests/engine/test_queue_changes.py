@@ -113,6 +113,14 @@ def test_of_a_gang_in_a_fifo_queue_members_that_fit_do_not_wait_behind_the_oldes
     assert set(steps.bound) == {"m1", "m2"}
 
 
+def test_nobody_waits_behind_a_member_that_is_too_large_once_its_gang_starts_without_it():
+    large, small = grouped("large", cpu=3000, created=1.0), grouped("small", created=2.0)
+    steps = Queues(queue("team", 2000, **FIFO), pod_group(members=1), large, small)
+    assert steps.let_go == ["small"]
+    steps.see(queued("late", created=3.0))
+    assert steps.let_go == ["late"]
+
+
 def test_a_pod_whose_priority_falls_does_not_wait_behind_itself_nor_keep_its_place():
     first, second = queued("first", 2000, priority=9, created=1.0), queued("second", 1500, priority=5, created=2.0)
     steps = Queues(queue("team", 1000, **FIFO), BIG, first, second)

@@ -30,10 +30,11 @@ from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.post_filter import PostFilterStage
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import WAKE_ON as QUEUE_WAKE_ON
-from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import queue_gates
 from headgate.engine.scheduler.queue_preempt import QueuePreemptStage, QueueUnits, ReclaimedNodes
+from headgate.engine.scheduler.queue_refusals import WAKE_ON as QUEUE_WAKE_ON
+from headgate.engine.scheduler.queue_refusals import reason_for
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses

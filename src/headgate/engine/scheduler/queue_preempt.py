@@ -13,7 +13,8 @@ from msgspec import Struct
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_refusals import reason_for
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.groups import GroupKey
