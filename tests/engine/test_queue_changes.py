@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
 from headgate.model.effects import Bind, PatchSpec, QueueReservation, RemoveGate
-from headgate.model.events import Gone, Outcome, TimerFired, WriteError
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_GATE, DequeueStrategy
@@ -27,6 +27,14 @@ def test_a_pod_that_reserves_and_names_a_queue_that_is_not_there_is_unschedulabl
     steps = Queues(queue("team", 1000), elsewhere("a"))
     steps.see(replace(elsewhere("a", of="gone", gated=False), reserved_at=0.0))
     assert steps.reasons == {"a": "SchedulingGated"}
+
+
+def test_a_pod_that_was_gated_and_let_in_within_one_step_is_tried_again_when_it_names_another_queue():
+    foreign = queued("a", gates=("example.com/theirs", QUEUE_GATE))
+    steps = Queues(queue("team", 0), queue("other", 1000), BIG)
+    steps.step(Observed(foreign), Observed(queued("a")))
+    assert steps.reasons["a"] == "SchedulingGated"
+    assert steps.see(queued("a", of="other")).bound == {"a": "n"}
 
 
 @pytest.mark.parametrize(
