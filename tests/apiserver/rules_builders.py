@@ -96,6 +96,9 @@ class Stored:
     def list(self, resource: str) -> list[Json]:
         return self._objects.get(resource.partition(".")[0], [])
 
+    def versions(self, resource: ResourceType) -> list[str]:
+        return [resource.version]
+
 
 def operation(verb: str, new: Json | None, old: Json | None = None, subresource: str = "") -> Operation:
     value = new or old or {}

@@ -15,7 +15,7 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import timestamp
 from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import object_selector
-from headgate.apiserver.status import ApiError, StatusError, details_of, forbidden
+from headgate.apiserver.status import StatusError, details_of, forbidden
 from headgate.apiserver.storage import Change, Collection, Store, store_or_remove
 from headgate.apiserver.strategy import ResourceType
 
@@ -164,10 +164,7 @@ class GarbageCollector:
         if not served or (metadata.get("deletionTimestamp") is not None and not policy):
             return
         options = DeleteOptions(propagation_policy=policy, preconditions=Preconditions(metadata["uid"]))
-        try:
-            self._deleter.delete(RequestInfo(served[0], namespace, name, GARBAGE_COLLECTOR, now), options)
-        except ApiError:
-            return  # an admission plugin keeps it; a later change of it or its owners asks again
+        self._deleter.collect(RequestInfo(served[0], namespace, name, GARBAGE_COLLECTOR, now), options)
 
 
 def _key_of(change: Change) -> ObjectKey:
@@ -233,13 +230,8 @@ class NamespaceController:
     def _delete_contents(self, namespace: str, now: float) -> None:
         for served in self._registry.preferred():
             for _, name, _ in list(served.collection.items(namespace) if served.type.namespaced else ()):
-                self._delete(RequestInfo(served, namespace, name, NAMESPACE_CONTROLLER, now))
-
-    def _delete(self, info: RequestInfo) -> None:
-        try:
-            self._deleter.delete(info, DeleteOptions(propagation_policy="Background"))
-        except ApiError:
-            return  # an admission plugin keeps it, so the namespace stays as well
+                info = RequestInfo(served, namespace, name, NAMESPACE_CONTROLLER, now)
+                self._deleter.collect(info, DeleteOptions(propagation_policy="Background"))
 
     def _finish(self, name: str) -> None:
         found = self._collection.get("", name)
@@ -318,23 +310,20 @@ class DefinitionController:
             collection.is_reconciled = True
 
     def _empty(self, collection: Collection, now: float) -> None:
-        """Deletes every object of the collection; when none is left, removes the definition's finalizer."""
+        """Deletes every object of the collection, without admission; when none is left, removes the definition's
+        finalizer.
+        """
         versions = self._registry.versions(collection.group, collection.plural)
         custom = all(served.custom for served in versions)  # else they are a built-in kind's
         for namespace, name, revision in list(collection.items()) if versions and custom else ():
             if revision.value["metadata"].get("deletionTimestamp") is None:
-                self._delete(RequestInfo(versions[0], namespace, name, API_SERVER, now))
+                info = RequestInfo(versions[0], namespace, name, API_SERVER, now)
+                self._deleter.remove(info, DeleteOptions(propagation_policy="Background"))
         definition = self._collection.get("", self._terminating.get(collection, ""))
         if definition is not None and (collection.is_empty() or not versions or not custom):
             finalizers = [name for name in definition.value["metadata"]["finalizers"] if name != CLEANUP]
             value = {**definition.value, "metadata": {**definition.value["metadata"], "finalizers": finalizers}}
             store_or_remove(self._store, self._collection, "", self._terminating[collection], value)
-
-    def _delete(self, info: RequestInfo) -> None:
-        try:
-            self._deleter.delete(info, DeleteOptions(propagation_policy="Background"))
-        except ApiError:
-            return  # an admission plugin keeps it, so the definition stays as well
 
     def _establish(self, change: Change, now: float) -> None:
         """Writes the Established and NamesAccepted conditions and adds the cleanup finalizer."""

@@ -11,6 +11,7 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.status import no_such_path
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.webhook_calls import WebhookAnswers
 
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
@@ -77,6 +78,8 @@ class RequestInfo(Struct, frozen=True, gc=False):
     warnings: list[str] = []  # of the response
     manager: str = ""  # who is to own the fields that are written
     groups: tuple[str, ...] = ()  # of the user; empty: those that follow from the name
+    answers: WebhookAnswers | None = None  # of webhooks over HTTPS; None: none is called
+    of_collection: bool = False  # the request is about a whole collection, and names no object
 
 
 class Registry:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
+from headgate.apiserver.admission import ADMISSION, WEBHOOK_CONFIGURATIONS, AdmissionChain, Plugin, given_options
 from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.authorization import (
     AccessAttributes,
@@ -34,6 +34,7 @@ from headgate.apiserver.handlers import (
     PROTOBUF,
     SCALE,
     TOKEN,
+    DeferredDeletion,
     DeleteOptions,
     Deleter,
     ListScope,
@@ -95,11 +96,14 @@ from headgate.apiserver.users import (
     groups_of,
     impersonated_groups,
 )
+from headgate.apiserver.webhook_calls import CallsNeeded, WebhookAnswers, WebhookCall
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
 
 PROBES = ("/livez", "/readyz", "/healthz")
 """Paths that nobody is refused."""
+CALLS_AT_ONCE = 64
+"""How many webhook calls the deletion of a collection asks for at a time, about."""
 NOBODY_IMPERSONATED = "Internal error occurred: requested groups without impersonating a user"
 
 
@@ -119,8 +123,11 @@ class ApiServer:
         tracks_fields: bool = False,
         token_key: bytes = b"",
         authorization: AuthorizationMode = AuthorizationMode.ALWAYS_ALLOW,
+        calls_webhooks: bool = False,
     ) -> None:
         """With what was `saved` the server goes on from there, and keeps its changes for `take_unsaved`.
+
+        If somebody `calls_webhooks` over HTTPS, deletions by controllers that meet one are kept for `take_deferred`.
 
         Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that nobody
         gets back who reads neither. With RBAC the default roles of a real server are there too.
@@ -136,6 +143,9 @@ class ApiServer:
         fields = FieldTracker() if tracks_fields else None
         self._writer = Writer(self._store, self._chain, Identities(seed), fields)
         self._deleter = Deleter(self._store, self._chain)
+        self._webhooks = [self._store.collection(*each) for each in WEBHOOK_CONFIGURATIONS]
+        self._calls_webhooks = calls_webhooks
+        self._deleter.deferred = [] if calls_webhooks else None
         self._tokens = TokenIssuer(self._store, token_key or str(seed).encode())
         self._reviews = Reviews(self._tokens, self._authorizer)
         self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
@@ -150,22 +160,48 @@ class ApiServer:
             self._reconcile(now)
         self._create_initial(objects, now)
 
-    def handle(self, request: Request, now: float) -> Response:
-        """The response to a request. Controllers have reconciled its consequences when this returns."""
+    def handle(self, request: Request, now: float, answers: WebhookAnswers | None = None) -> Response:
+        """The response to a request. Controllers have reconciled its consequences when this returns.
+
+        With `answers` it raises CallsNeeded where a webhook over HTTPS is to be called first; nothing was stored then.
+        """
         try:
             if self._rbac is not None:
                 self._authorize(request)
             if request.content_type == PROTOBUF:
                 request = structs.replace(request, body=as_json(request.body), content_type="application/json")
-            response = self._answer(request, now)
+            response = self._answer(request, now, answers)
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
         except RecursionError:
             response = Response(400, failure(bad_request("the request is nested too deeply")))
         except UnicodeDecodeError:
-            return self.handle(structs.replace(request, body=valid_utf8(request.body)), now)
+            return self.handle(structs.replace(request, body=valid_utf8(request.body)), now, answers)
         self._reconcile(now)
         return response
+
+    def answers_for(self, request: Request) -> WebhookAnswers | None:
+        """Where to keep the answers of webhooks to a request; None if it cannot meet one that is called over HTTPS."""
+        if not self._calls_webhooks or request.method == "GET" or all(each.is_empty() for each in self._webhooks):
+            return None
+        return WebhookAnswers(given_options(request))
+
+    def take_deferred(self) -> list[DeferredDeletion]:
+        """The deletions by controllers, since the last call, that webhooks have to be asked about."""
+        deferred = self._deleter.deferred
+        if not deferred:
+            return []
+        self._deleter.deferred = []
+        return deferred
+
+    def collect(self, deletion: DeferredDeletion, now: float, answers: WebhookAnswers) -> bool:
+        """Carries out a deferred deletion; whether it is settled. Raises CallsNeeded."""
+        try:
+            self._deleter.delete(structs.replace(deletion.info, now=now, answers=answers), deletion.options)
+        except ApiError as refusal:
+            return refusal.code in (404, 409)  # it is gone, or another has its name
+        self._reconcile(now)
+        return True
 
     def watch(self, path: str, query: Mapping[str, str], user: str = ADMINISTRATOR, groups: Groups = ()) -> Watch:
         """A watch of the collection at this path; raises ApiError where a server would refuse it."""
@@ -247,7 +283,7 @@ class ApiServer:
             for controller in self._controllers:
                 controller.reconcile(changes, now)
 
-    def _answer(self, request: Request, now: float) -> Response:
+    def _answer(self, request: Request, now: float, answers: WebhookAnswers | None) -> Response:
         try:
             served, target = self._registry.at(request.path)
         except ApiError:
@@ -269,6 +305,7 @@ class ApiServer:
             [],
             field_manager(request.method, request.query, request.user_agent) if self._tracks_fields else "",
             request.groups,
+            answers=answers,
         )
         code, value = self._answer_resolved(request, info)
         if request.accept:
@@ -336,7 +373,7 @@ class ApiServer:
         if info.subresource == "binding":
             bind(self._store, self._chain, info, decode_binding(request.body))
         else:
-            evict(self._store, self._deleter, info, decode_eviction(request.body))
+            evict(self._store, self._chain, self._deleter, info, decode_eviction(request.body))
         return 201, created()
 
     def _create(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
@@ -368,12 +405,11 @@ class ApiServer:
 
     def _delete(self, info: RequestInfo, options: DeleteOptions) -> Json:
         """The object if it still exists or is a pod, else a Status with its details."""
+        info = structs.replace(info, dry_run=True) if options.dry_run else info
         last = self._deleter.delete(info, options)
         collection, resource = info.served.collection, info.served.type
-        dry_run = info.dry_run or options.dry_run
-        remains = (
-            not is_removable(collection, last) if dry_run else collection.get(info.namespace, info.name) is not None
-        )
+        stored = collection.get(info.namespace, info.name)
+        remains = not is_removable(collection, last) if info.dry_run else stored is not None
         if is_pods(collection) or remains:
             return info.served.shown(last)
         return deleted(details_of(info.name, resource.group, resource.plural, last["metadata"]["uid"]))
@@ -381,9 +417,40 @@ class ApiServer:
     def _delete_all(self, request: Request, info: RequestInfo) -> Json:
         options = decode_options(request.body, request.query)
         listed = list_objects(self._store, _scope(request, info), request.query)
-        for item in listed["items"]:
-            self._deleter.delete(structs.replace(info, name=item["metadata"]["name"]), options)
+        each = [structs.replace(info, name=item["metadata"]["name"], of_collection=True) for item in listed["items"]]
+        if info.answers is None:
+            for one in each:
+                self._deleter.delete(one, options)
+            return listed
+        admitted, refusal = self._admitted(each, options)
+        for one in admitted:
+            self._deleter.remove(one, options)
+        if refusal is not None:
+            raise refusal
         return listed
+
+    def _admitted(
+        self, each: Sequence[RequestInfo], options: DeleteOptions
+    ) -> tuple[list[RequestInfo], ApiError | None]:
+        """The deletions that admission allows, up to the first it does not, and why not that one. Webhooks are asked
+        about all of them before the first is deleted: raises CallsNeeded.
+        """
+        admitted, calls = list[RequestInfo](), list[WebhookCall]()
+        for one in each:
+            try:
+                self._deleter.admit(one, options)
+                admitted.append(one)
+            except CallsNeeded as needed:
+                calls += needed.calls
+                if len(calls) >= CALLS_AT_ONCE:
+                    break
+            except ApiError as refusal:
+                if not calls:
+                    return admitted, refusal
+                break
+        if calls:
+            raise CallsNeeded(calls)
+        return admitted, None
 
 
 def _scope(request: Request, info: RequestInfo) -> ListScope:

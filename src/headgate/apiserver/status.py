@@ -123,6 +123,10 @@ def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 
 
+def timed_out() -> StatusError:
+    return StatusError(504, "Timeout", "Timeout: request did not complete within the allotted timeout")
+
+
 def too_many_requests(message: str, cause: Json) -> StatusError:
     return StatusError(429, "TooManyRequests", message, {"causes": [cause]})
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from secrets import randbits, token_bytes
 from urllib.parse import parse_qsl, unquote
@@ -20,15 +21,18 @@ import msgspec
 from msgspec import Struct
 
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
+from headgate.apiserver.admission import ADMISSION, WebhookAdmission
 from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.handlers.decoding import APPLY
+from headgate.apiserver.handlers.deletion import DeferredDeletion
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import PROBES, ApiServer
-from headgate.apiserver.status import ApiError, bad_request, failure, unauthorized
+from headgate.apiserver.status import ApiError, bad_request, failure, timed_out, unauthorized
 from headgate.apiserver.storage import Collection
 from headgate.apiserver.users import ANONYMOUS, ClientIdentity, groups_of
+from headgate.apiserver.webhook_calls import CallsNeeded, WebhookAnswers, WebhookCall
 from headgate.live.api_credentials import Administrator, bearer_token, new_administrator, write_private
 from headgate.live.certificates import ServerTls, serves
 from headgate.live.data_dir import CannotSave, DataDir, GroupCommit, InvalidDataDir, opened
@@ -36,6 +40,7 @@ from headgate.live.http_server import CannotListen, HttpReply, HttpRequest, List
 from headgate.live.logs import FORMATS, Log, LogLevel
 from headgate.live.service import first_of
 from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_signal
+from headgate.live.webhook_client import WebhookClient
 
 JSON = "application/json"
 YAML = (APPLY, "application/yaml")
@@ -53,6 +58,8 @@ COMPRESSED_FROM = 128 * 1024  # bytes, as on a real server
 COMPRESSION = 1  # the fastest: the network is mostly our own machine
 WATCH_SECONDS = 1800.0  # of a watch that says nothing else
 BOOKMARK_SECONDS = 60.0
+WEBHOOKS_SECONDS = 55.0  # for all webhooks of one request; less than `answer_seconds`
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0  # of a deletion that a webhook is in the way of
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -105,9 +112,11 @@ async def served(
     front = ApiFront(server, administrator.authenticate, now, commits)
     try:
         async with http_server(listen, front, limits, "--port", tls.context) as port:
+            front.settle()
             host = f"[{listen.host}]" if ":" in listen.host else listen.host
             yield ServedApi(front, f"https://{host}:{port}", administrator, commits)
     finally:
+        await front.close()
         if commits is not None:
             commits.close()
 
@@ -141,7 +150,14 @@ async def _serve_api(
     with opened(data_dir) as data:
         saved, key = data.load() if data is not None else None, token_bytes(32)
         server = ApiServer(
-            randbits(64), now=time.time(), saved=saved, tracks_fields=True, token_key=key, authorization=mode
+            randbits(64),
+            admission=(*ADMISSION, WebhookAdmission({})),
+            now=time.time(),
+            saved=saved,
+            tracks_fields=True,
+            token_key=key,
+            authorization=mode,
+            calls_webhooks=True,
         )
         async with served(server, listen, data=data) as api:
             write_private(kubeconfig, api.administrator.kubeconfig(api.url, "headgate"))
@@ -163,6 +179,8 @@ class ApiFront:
         self._server, self._authenticate, self._now, self._commits = server, authenticate, now, commits
         if commits is not None:
             commits.inform = self.inform
+        self._webhooks = WebhookClient()
+        self._collecting: dict[tuple[Collection, str, str], asyncio.Task[None]] = {}
         self._waiting: dict[Collection, tuple[int, asyncio.Event]] = {}  # the version known to those who wait
 
     def __call__(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
@@ -186,17 +204,71 @@ class ApiFront:
         except InvalidYaml as error:
             return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
         asked = Request(request.method, unquote(request.path), query, body, kind, who.user, accept, agent, who.groups)
-        answer = self._server.handle(asked, self._now())
+        now, answers = self._now(), self._server.answers_for(asked)
+        try:
+            answer = self._server.handle(asked, now, answers)
+        except CallsNeeded as needed:
+            assert answers is not None, "webhooks are called only for those who wait for their answers"
+            return self._after_webhooks(request, asked, now, answers, needed.calls)
+        return self._replied(request, answer)
+
+    def _replied(self, request: HttpRequest, answer: Response) -> HttpReply | Awaitable[HttpReply]:
+        """The reply to a request that was carried out, once it may be told."""
         reply = _reply(request, answer)
-        if self._commits is not None:
-            return self._committed(self._commits, reply)
         if request.method != "GET":
-            self.inform()
-        return reply
+            self.settle()
+        return reply if self._commits is None else self._committed(self._commits, reply)
 
     async def _committed(self, commits: GroupCommit, reply: HttpReply) -> HttpReply:
         await commits.committed()
         return reply
+
+    async def _after_webhooks(
+        self, request: HttpRequest, asked: Request, now: float, answers: WebhookAnswers, calls: Sequence[WebhookCall]
+    ) -> HttpReply:
+        """The reply to a request that meets webhooks: it is carried out, on what is stored by then, as soon as it has
+        all answers it needs.
+        """
+        try:
+            async with asyncio.timeout(WEBHOOKS_SECONDS):
+                attempt = partial(self._server.handle, asked, now, answers)
+                answer = await self._webhooks.carry_out(attempt, calls, answers)
+        except TimeoutError:
+            answer = Response(504, failure(timed_out()))
+        reply = self._replied(request, answer)
+        return reply if isinstance(reply, HttpReply) else await reply
+
+    def settle(self) -> None:
+        """Tells watches what has changed, and begins with deletions that controllers could not carry out."""
+        if self._commits is None:
+            self.inform()
+        for deletion in self._server.take_deferred():
+            info = deletion.info
+            place = (info.served.collection, info.namespace, info.name)
+            if place not in self._collecting:
+                self._collecting[place] = asyncio.ensure_future(self._collect(deletion))
+
+    async def _collect(self, deletion: DeferredDeletion) -> None:
+        """Asks about a deletion by a controller until it is settled, ever less often."""
+        rest, settled = FIRST_RETRY_SECONDS, False
+        while not settled:
+            answers, now = WebhookAnswers({}), self._now()
+            carry_out = partial(self._server.collect, deletion, now, answers)
+            settled = await self._webhooks.carry_out(carry_out, (), answers)
+            self.settle()
+            if not settled:
+                await asyncio.sleep(rest)
+                rest = min(2 * rest, LAST_RETRY_SECONDS)
+        info = deletion.info
+        del self._collecting[info.served.collection, info.namespace, info.name]
+
+    async def close(self) -> None:
+        """Leaves what controllers have yet to delete to the next server."""
+        tasks = list(self._collecting.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._webhooks.close()
 
     def _account(self, request: HttpRequest) -> ClientIdentity | None:
         """The service account whose token the request has."""

@@ -99,6 +99,7 @@ async def small_kubernetes(
             tracks_fields=True,
             token_key=token_bytes(32),
             authorization=mode,
+            calls_webhooks=True,
         )
         async with served(server, Listen(HOST, port), now=clock, components=COMPONENTS, data=data) as api:
             yield structs.replace(_started(name, api.url, api.administrator), served=api)

@@ -9,10 +9,18 @@ from headgate.apiserver.admission.chain import (
     WriteAdmission,
 )
 from headgate.apiserver.admission.plugins import ADMISSION
-from headgate.apiserver.admission.webhooks import Allowed, Denied, Handler, WebhookAdmission
+from headgate.apiserver.admission.remote import given_options
+from headgate.apiserver.admission.webhooks import (
+    WEBHOOK_CONFIGURATIONS,
+    Allowed,
+    Denied,
+    Handler,
+    WebhookAdmission,
+)
 
 __all__ = [
     "ADMISSION",
+    "WEBHOOK_CONFIGURATIONS",
     "AdmissionChain",
     "AdmissionPlugin",
     "Allowed",
@@ -23,4 +31,5 @@ __all__ = [
     "Plugin",
     "WebhookAdmission",
     "WriteAdmission",
+    "given_options",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Protocol, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.apiserver.authorization import AccessAttributes, AccessDecision, Authorizer
 from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
@@ -15,6 +15,50 @@ from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.users import Groups, groups_of
+from headgate.apiserver.webhook_calls import WebhookAnswers
+
+
+class Reinvocation:
+    """Which webhooks see a write for a second time, because it was changed after they saw it.
+
+    The plugins mutate once more if `wanted`; a webhook is called again only if its reinvocationPolicy is IfNeeded.
+    """
+
+    __slots__ = ("_due", "_eligible", "_last", "second", "wanted")
+
+    def __init__(self) -> None:
+        self.second = self.wanted = False
+        self._eligible: set[str] = set()  # called, and not to be called again so far
+        self._due: set[str] = set()
+        self._last: Json | None = None  # the object as webhooks have left it
+
+    def begin(self, new: Json | None) -> None:
+        """Webhooks are about to be called with that object."""
+        if self.second and new != self._last:
+            self._require()
+
+    def includes(self, webhook: str) -> bool:
+        return not self.second or webhook in self._due
+
+    def called(self, webhook: str, *, changed: bool, if_needed: bool) -> None:
+        if changed:
+            self.wanted = True
+            self._require()
+        if if_needed:
+            self._eligible.add(webhook)
+
+    def changed_in_process(self) -> None:
+        """A handler has changed the object: what it adds no plugin looks at, but webhooks called before it may."""
+        if self._eligible:
+            self.wanted = True
+            self._require()
+
+    def end(self, new: Json | None) -> None:
+        self._last = new
+
+    def _require(self) -> None:
+        self._due |= self._eligible
+        self._eligible = set()
 
 
 class Operation(Struct, frozen=True):
@@ -31,6 +75,10 @@ class Operation(Struct, frozen=True):
     dry_run: bool = False
     groups: Groups = ()
     warnings: list[str] = []  # of the response; may be added to
+    answers: WebhookAnswers | None = None  # of webhooks over HTTPS; None: none is called
+    reinvocation: Reinvocation | None = None  # with answers
+    fields: list[Json] | None = None  # the managedFields of the new object
+    old_fields: list[Json] | None = None
 
     @property
     def user_groups(self) -> Groups:
@@ -150,7 +198,18 @@ class StoreCatalog:
 class WriteAdmission:
     """One write's admission: the applicable plugins mutate it in turn and, after validation, validate it in turn."""
 
-    __slots__ = ("_catalog", "_info", "_old", "_operation", "_plugins", "_verb", "complete")
+    __slots__ = (
+        "_catalog",
+        "_info",
+        "_old",
+        "_operation",
+        "_plugins",
+        "_reinvocation",
+        "_verb",
+        "complete",
+        "fields",
+        "old_fields",
+    )
 
     def __init__(
         self,
@@ -164,9 +223,19 @@ class WriteAdmission:
         self._operation: Operation | None = None  # as it was last seen
         self.complete = True
         """Whether what was complete still is; else it is to be prepared again."""
+        self.fields: list[Json] | None = None
+        self.old_fields: list[Json] | None = None
+        self._reinvocation = Reinvocation() if info.answers is not None else None
 
     def mutate(self, new: Json | None) -> Json | None:
         """The object after all mutations; the identical object if no plugin changed it."""
+        new, rounds = self._mutated(new), self._reinvocation
+        if rounds is not None and rounds.wanted:
+            rounds.second = True
+            new = self._mutated(new)
+        return new
+
+    def _mutated(self, new: Json | None) -> Json | None:
         operation = self._of(new)
         for plugin in self._plugins:
             changed = plugin.mutate(operation, self._catalog)
@@ -182,7 +251,11 @@ class WriteAdmission:
 
     def _of(self, new: Json | None) -> Operation:
         if self._operation is None or self._operation.new is not new:
-            self._operation = _operation(self._verb, self._info, new, self._old)
+            made = _operation(self._verb, self._info, new, self._old)
+            if self._reinvocation is not None:
+                given = {"fields": self.fields, "old_fields": self.old_fields}
+                made = structs.replace(made, reinvocation=self._reinvocation, **given)
+            self._operation = made
         return self._operation
 
 
@@ -223,7 +296,7 @@ class AdmissionChain:
 
 
 def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
-    name = info.name or (new or {}).get("metadata", {}).get("name") or ""
+    name = "" if info.of_collection else info.name or (new or {}).get("metadata", {}).get("name") or ""
     return Operation(
         verb,
         info.served.type,
@@ -236,4 +309,5 @@ def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None)
         info.dry_run,
         info.groups,
         info.warnings,
+        info.answers,
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headgate.apiserver.admission.chain import Catalog, Operation
 from headgate.apiserver.admission.webhooks import (
@@ -107,10 +107,7 @@ def _scope(match: Json | None, operation: Operation, catalog: Catalog) -> _Scope
 
 
 def _is_about(rule: Json, operation: Operation, versions: Sequence[str]) -> bool:
-    return any(
-        rule_matches(rule, structs.replace(operation, resource=structs.replace(operation.resource, version=version)))
-        for version in versions
-    )
+    return any(rule_matches(rule, operation, version) for version in versions)
 
 
 class _Binding(Struct, frozen=True):

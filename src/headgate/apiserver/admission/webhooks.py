@@ -1,5 +1,6 @@
-"""Admission webhooks, called in process: which configured webhooks a write matches, and what their answers do.
+"""Admission webhooks: which configured webhooks a write matches, and what their answers do.
 
+A webhook that has a handler is called in process, any other over HTTPS (`remote`) where somebody makes such calls.
 `matchConditions` are CEL expressions over `request`, `object` and `oldObject`; there is no `authorizer`, and the
 request has no `options`.
 """
@@ -12,6 +13,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from headgate.apiserver.admission.chain import Catalog, Operation
+from headgate.apiserver.admission.remote import RemoteWebhook, denial, internal_error, patched
 from headgate.apiserver.caches import CEL_PROGRAMS, memoized
 from headgate.apiserver.cel import (
     CompilationError,
@@ -25,6 +27,7 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.selectors import LabelTest, object_selector
 from headgate.apiserver.status import ApiError, forbidden
 from headgate.apiserver.users import user_info
+from headgate.apiserver.webhook_calls import CallFailed, WebhookAnswer, WebhookCall, WebhookVerdict
 
 
 class Allowed(Struct, frozen=True):
@@ -47,8 +50,8 @@ Handler = Callable[[Operation], Allowed | Denied]
 """The implementation of one webhook; may raise Unreachable."""
 
 GROUP = "admissionregistration.k8s.io"
-_MUTATING = f"mutatingwebhookconfigurations.{GROUP}"
-_VALIDATING = f"validatingwebhookconfigurations.{GROUP}"
+WEBHOOK_CONFIGURATIONS = ((GROUP, "mutatingwebhookconfigurations"), (GROUP, "validatingwebhookconfigurations"))
+_MUTATING, _VALIDATING = (f"{plural}.{group}" for group, plural in WEBHOOK_CONFIGURATIONS)
 
 
 class Unreachable(Exception):
@@ -56,11 +59,15 @@ class Unreachable(Exception):
 
 
 class _ConfiguredWebhook(Struct, frozen=True):
-    """A configured webhook with its handler, selectors and the match conditions still to be evaluated."""
+    """A configured webhook: how it is called, its selectors and the match conditions still to be evaluated."""
 
+    key: str  # of no other webhook
     name: str
-    handler: Handler
+    handler: Handler | None  # None: it is called over HTTPS
+    remote: RemoteWebhook
+    version: str  # of the resource, that its rule is for
     ignores_failure: bool
+    if_needed: bool  # it may be called again
     selects_object: LabelTest | None  # None: everything
     selects_namespace: LabelTest | None
     conditions: Sequence[MatchCondition]
@@ -77,20 +84,40 @@ class _MatchingWebhooks:
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         """Each webhook is matched against the object as the webhooks before it have changed it."""
+        rounds = operation.reinvocation
+        if rounds is not None:
+            rounds.begin(operation.new)
         for hook in self._mutating:
-            changed = _call(hook, operation).changed if _matches(hook, operation, catalog) else None
+            if not _matches(hook, operation, catalog) or not (rounds is None or rounds.includes(hook.key)):
+                continue
+            if hook.handler is not None:
+                changed = _call(hook, hook.handler, operation).changed
+                if changed is not None and rounds is not None:
+                    rounds.changed_in_process()
+            else:
+                changed = _mutated(hook, operation, catalog)
+                if rounds is not None:
+                    rounds.called(hook.key, changed=changed is not None, if_needed=hook.if_needed)
             if changed is not None and operation.new is not None:
                 operation = structs.replace(operation, new=changed)
+        if rounds is not None:
+            rounds.end(operation.new)
         return operation.new
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        """All webhooks are matched before the first is called."""
-        for hook in [hook for hook in self._validating if _matches(hook, operation, catalog)]:
-            _call(hook, operation)
+        """All webhooks are matched before the first is called; those over HTTPS are called at the same time."""
+        matching = [hook for hook in self._validating if _matches(hook, operation, catalog)]
+        remote = [hook for hook in matching if hook.handler is None]
+        answers = dict(zip((hook.key for hook in remote), _answers(remote, operation, catalog), strict=True))
+        for hook in matching:
+            if hook.handler is not None:
+                _call(hook, hook.handler, operation)
+            else:
+                _allowed(hook, answers[hook.key], operation)
 
 
 class WebhookAdmission:
-    """The admission plugin that calls configured webhooks through in-process handlers."""
+    """The admission plugin that calls configured webhooks: in process where there is a handler for the name."""
 
     configured_by = (_MUTATING, _VALIDATING)
 
@@ -98,58 +125,116 @@ class WebhookAdmission:
         self._handlers = handlers
 
     def applicable(self, operation: Operation, catalog: Catalog) -> _MatchingWebhooks | None:
-        mutating, validating = (self._matching(catalog.list(each), operation) for each in self.configured_by)
+        mutating, validating = (self._matching(each, operation, catalog) for each in self.configured_by)
         return _MatchingWebhooks(mutating, validating) if mutating or validating else None
 
-    def _matching(self, configurations: Sequence[Json], operation: Operation) -> Sequence[_ConfiguredWebhook]:
+    def _matching(self, resource: str, operation: Operation, catalog: Catalog) -> Sequence[_ConfiguredWebhook]:
         """The webhooks whose rules match, by configuration name and then in their order, without those excluded by a
         match condition that depends on the class of the request only.
         """
         if operation.resource.group == GROUP:
             return ()
-        webhooks = [webhook for one in configurations for webhook in one.get("webhooks") or ()]
-        found = [
-            _webhook(webhook, self._handlers, operation)
-            for webhook in webhooks
-            if any(rule_matches(rule, operation) for rule in webhook.get("rules") or ())
-        ]
-        return [hook for hook in found if hook is not None]
+        found = []
+        for configuration in catalog.list(resource):
+            for index, webhook in enumerate(configuration.get("webhooks") or ()):
+                version = _version_of(webhook, operation, catalog)
+                conditions = None if version is None else _undecided(_conditions(webhook), operation)
+                if version is not None and conditions is not None:
+                    key = f"{configuration['metadata']['name']}/{index}"
+                    mutating = resource == _MUTATING
+                    found.append(self._configured(webhook, key, version, conditions, mutating=mutating))
+        return found
+
+    def _configured(
+        self, webhook: Json, key: str, version: str, conditions: Sequence[MatchCondition], *, mutating: bool
+    ) -> _ConfiguredWebhook:
+        """An absent selector selects everything."""
+        name = webhook.get("name") or ""
+        return _ConfiguredWebhook(
+            key=key,
+            name=name,
+            handler=self._handlers.get(name),
+            remote=RemoteWebhook(webhook, mutating=mutating),
+            version=version,
+            ignores_failure=webhook.get("failurePolicy") == "Ignore",
+            if_needed=webhook.get("reinvocationPolicy") == "IfNeeded",
+            selects_object=label_test(webhook.get("objectSelector")),
+            selects_namespace=label_test(webhook.get("namespaceSelector")),
+            conditions=conditions,
+        )
 
 
-def _call(hook: _ConfiguredWebhook, operation: Operation) -> Allowed:
-    """The webhook's answer; an empty one if it is unreachable and may be ignored. Raises ApiError for a denial."""
+def _version_of(webhook: Json, operation: Operation, catalog: Catalog) -> str | None:
+    """The version of the resource that a rule of the webhook is for: that of the request, or with the matchPolicy
+    Equivalent another; None if no rule matches.
+    """
+    rules = webhook.get("rules") or ()
+    if any(rule_matches(rule, operation) for rule in rules):
+        return operation.resource.version
+    if webhook.get("matchPolicy") == "Exact":
+        return None
+    others = [version for version in catalog.versions(operation.resource) if version != operation.resource.version]
+    return next((version for rule in rules for version in others if rule_matches(rule, operation, version)), None)
+
+
+def _call(hook: _ConfiguredWebhook, handler: Handler, operation: Operation) -> Allowed:
+    """The handler's answer; an empty one if it is unreachable and may be ignored. Raises ApiError for a denial."""
     try:
-        answer = hook.handler(operation)
+        answer = handler(operation)
     except Unreachable as error:
-        if hook.ignores_failure:
-            return Allowed()
-        raise _call_failure(hook, f"failed to call webhook: {error}") from None
+        _fail(hook, f"failed to call webhook: {error}")
+        return Allowed()
     if isinstance(answer, Allowed):
         return answer
     raise _denial(hook, answer)
 
 
-def _no_handler(_operation: Operation) -> Allowed:
-    raise Unreachable("no handler is registered for it")
+def _answers(hooks: Sequence[_ConfiguredWebhook], operation: Operation, catalog: Catalog) -> list[WebhookAnswer]:
+    """What webhooks over HTTPS have answered; raises CallsNeeded for those that were not called yet."""
+    if operation.answers is None:
+        return [_NOT_CALLED] * len(hooks)
+    requests = [admission_request(operation, hook.version) for hook in hooks]
+    calls = [hook.remote.call(operation, asked, catalog) for hook, asked in zip(hooks, requests, strict=True)]
+    said = iter(operation.answers.to([call for call in calls if isinstance(call, WebhookCall)]))
+    return [next(said) if isinstance(call, WebhookCall) else call for call in calls]
 
 
-def _webhook(webhook: Json, handlers: Mapping[str, Handler], operation: Operation) -> _ConfiguredWebhook | None:
-    """The webhook for requests of this class; None if its match conditions exclude all of them. An absent selector
-    selects everything.
-    """
-    given = [compile_condition(each["expression"]) for each in webhook.get("matchConditions") or ()]
-    conditions = _undecided(given, operation)
-    if conditions is None:
+_NOT_CALLED = CallFailed("failed to call webhook: no handler is registered for it")
+
+
+def _mutated(hook: _ConfiguredWebhook, operation: Operation, catalog: Catalog) -> Json | None:
+    """The object as the webhook has changed it; None if it has not."""
+    [answer] = _answers([hook], operation, catalog)
+    if not _allowed(hook, answer, operation) or not isinstance(answer, WebhookVerdict):
         return None
-    name = webhook.get("name") or ""
-    return _ConfiguredWebhook(
-        name=name,
-        handler=handlers.get(name, _no_handler),
-        ignores_failure=webhook.get("failurePolicy") == "Ignore",
-        selects_object=label_test(webhook.get("objectSelector")),
-        selects_namespace=label_test(webhook.get("namespaceSelector")),
-        conditions=conditions,
-    )
+    changed = patched(hook.name, answer, operation)
+    if isinstance(changed, CallFailed):
+        _fail(hook, changed.why)
+        return None
+    return changed
+
+
+def _allowed(hook: _ConfiguredWebhook, answer: WebhookAnswer, operation: Operation) -> bool:
+    """Whether the webhook has answered; not so if it could not be called and may be ignored. Raises ApiError for a
+    denial.
+    """
+    if isinstance(answer, CallFailed):
+        _fail(hook, answer.why)
+        return False
+    operation.warnings.extend(answer.warnings)
+    if not answer.allowed:
+        raise denial(hook.name, answer)
+    return True
+
+
+def _fail(hook: _ConfiguredWebhook, why: str) -> None:
+    """Refuses the write, unless failures are to be ignored."""
+    if not hook.ignores_failure:
+        raise internal_error(f'failed calling webhook "{hook.name}": {why}')
+
+
+def _conditions(webhook: Json) -> list[MatchCondition]:
+    return [compile_condition(each["expression"]) for each in webhook.get("matchConditions") or ()]
 
 
 def label_test(selector: Json | None) -> LabelTest | None:
@@ -184,13 +269,13 @@ def object_matches(selects: LabelTest, operation: Operation) -> bool:
     return (new is not None and selects(_labels(new))) or (old is not None and selects(_labels(old)))
 
 
-def rule_matches(rule: Json, operation: Operation) -> bool:
-    """Whether a rule is about the class of a request: verb, resource and subresource."""
+def rule_matches(rule: Json, operation: Operation, version: str = "") -> bool:
+    """Whether a rule is about the class of a request: verb, resource, in that version or its own, and subresource."""
     resource = operation.resource
     return (
         _includes(rule.get("operations"), operation.verb)
         and _includes(rule.get("apiGroups"), resource.group)
-        and _includes(rule.get("apiVersions") or ["*"], resource.version)
+        and _includes(rule.get("apiVersions") or ["*"], version or resource.version)
         and _scope_matches(rule.get("scope") or "*", resource.namespaced)
         and any(_resource_matches(name, operation) for name in rule.get("resources") or ())
     )
@@ -222,11 +307,6 @@ def namespace_matches(selects: LabelTest, operation: Operation, catalog: Catalog
     if (operation.resource.group, operation.resource.plural) != ("", "namespaces"):
         return True
     return selects(_labels(operation.new or operation.old or {}))
-
-
-def _call_failure(hook: _ConfiguredWebhook, why: str) -> ApiError:
-    message = f'Internal error occurred: failed calling webhook "{hook.name}": {why}'
-    return ApiError(500, "InternalError", message)
 
 
 def _denial(hook: _ConfiguredWebhook, denied: Denied) -> ApiError:
@@ -303,11 +383,12 @@ def _reads_class_only(text: str) -> bool:
     return new.nothing and old.nothing and not wider and _CLASS_FIELDS.issuperset(request.fields)
 
 
-def admission_request(operation: Operation) -> Json:
-    """The `request` variable: an AdmissionRequest without its empty fields."""
+def admission_request(operation: Operation, version: str = "") -> Json:
+    """The `request` variable: an AdmissionRequest without its empty fields, for a rule about that version."""
     of, subresource = operation.resource, operation.subresource
-    kind = {"group": of.group, "version": of.version, "kind": of.kind}
+    kind = _kind_of(operation)
     resource = {"group": of.group, "version": of.version, "resource": of.plural}
+    others = {} if version in ("", of.version) else {"version": version}
     is_namespace = (of.group, of.plural) == ("", "namespaces")
     given = {
         "subResource": subresource,
@@ -317,8 +398,8 @@ def admission_request(operation: Operation) -> Json:
     }
     return {
         "uid": "",
-        "kind": kind,
-        "resource": resource,
+        "kind": {**kind, **others},
+        "resource": {**resource, **others},
         "requestKind": kind,
         "requestResource": resource,
         **{name: value for name, value in given.items() if value},
@@ -326,3 +407,12 @@ def admission_request(operation: Operation) -> Json:
         "userInfo": user_info(operation.user, operation.groups),
         "dryRun": operation.dry_run,
     }
+
+
+def _kind_of(operation: Operation) -> Json:
+    """The kind of the object: that of the resource, or of what is created for a subresource."""
+    of, new = operation.resource, operation.new
+    if operation.subresource in ("", "status") or new is None or new.get("kind") in (None, of.kind):
+        return {"group": of.group, "version": of.version, "kind": of.kind}
+    group, _, version = str(new.get("apiVersion")).rpartition("/")
+    return {"group": group, "version": version, "kind": new["kind"]}

@@ -11,6 +11,7 @@ from headgate.apiserver.handlers.decoding import (
 from headgate.apiserver.handlers.deletion import (
     FOREGROUND,
     ORPHAN,
+    DeferredDeletion,
     DeleteOptions,
     Deleter,
     Preconditions,
@@ -48,6 +49,7 @@ __all__ = [
     "PROTOBUF",
     "SCALE",
     "TOKEN",
+    "DeferredDeletion",
     "DeleteOptions",
     "Deleter",
     "FieldValidation",

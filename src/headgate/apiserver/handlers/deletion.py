@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.apiserver.admission import AdmissionChain
 from headgate.apiserver.field_errors import invalid as invalid_field
@@ -15,9 +15,10 @@ from headgate.apiserver.handlers.writing import get_existing
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import seconds_of, timestamp
 from headgate.apiserver.registry import RequestInfo
-from headgate.apiserver.status import bad_request, conflict, deletion_conflict, forbidden, invalid
+from headgate.apiserver.status import ApiError, bad_request, conflict, deletion_conflict, forbidden, invalid
 from headgate.apiserver.storage import Store, is_namespaces, is_pods, store_or_remove
 from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.webhook_calls import CallsNeeded, WebhookAnswers
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 POLICY_FINALIZER: Mapping[str, str] = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
@@ -30,12 +31,12 @@ PURGING = (
 )
 
 
-class Preconditions(Struct, frozen=True, rename="camel"):
+class Preconditions(Struct, frozen=True, rename="camel", omit_defaults=True):
     uid: str | None = None
     resource_version: str | None = None
 
 
-class DeleteOptions(Struct, frozen=True, rename="camel"):
+class DeleteOptions(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How to delete; without a policy, Background."""
 
     grace_period_seconds: int | None = None
@@ -78,21 +79,50 @@ def _from_query(query: Mapping[str, str]) -> DeleteOptions:
     return msgspec.convert(known, DeleteOptions, strict=False)
 
 
+class DeferredDeletion(Struct, frozen=True):
+    """A deletion by a controller about which webhooks have to be asked over HTTPS first."""
+
+    info: RequestInfo
+    options: DeleteOptions
+
+
 class Deleter:
     """Deletes objects, in the order of a real server: preconditions, admission, then the deletion itself."""
 
     def __init__(self, store: Store, chain: AdmissionChain) -> None:
         self._store, self._chain = store, chain
+        self.deferred: list[DeferredDeletion] | None = None  # for whoever calls webhooks; None: nobody does
 
     def delete(self, info: RequestInfo, options: DeleteOptions) -> Json:
         """Deletes the object or begins to; returns its last state. It is removed if the store no longer has it."""
-        revision = get_existing(info)
-        value = revision.value
+        self.admit(info, options)
+        return self.remove(info, options)
+
+    def collect(self, info: RequestInfo, options: DeleteOptions) -> None:
+        """Deletes an object for a controller. It stays if admission keeps it; a later change asks again."""
+        if self.deferred is not None:
+            info = structs.replace(info, answers=WebhookAnswers({}))
+        try:
+            self.delete(info, options)
+        except CallsNeeded:
+            assert self.deferred is not None, "nothing is called where nobody waits for answers"
+            self.deferred.append(DeferredDeletion(info, options))
+        except ApiError:
+            return
+
+    def admit(self, info: RequestInfo, options: DeleteOptions) -> None:
+        """Refuses a deletion whose preconditions are not met, or that admission does not allow."""
+        value = get_existing(info).value
         _refuse_unmet(info.served.type, value["metadata"], options.preconditions or Preconditions())
         admission = self._chain.admission_of("DELETE", info, value)
         if admission is not None:
             admission.mutate(None)
             admission.validate(None)
+
+    def remove(self, info: RequestInfo, options: DeleteOptions) -> Json:
+        """The same as `delete`, without admission."""
+        value = get_existing(info).value
+        _refuse_unmet(info.served.type, value["metadata"], options.preconditions or Preconditions())
         if is_namespaces(info.served.collection):
             _refuse_namespace(info, value)
         new = _deleted(info, value, options)

@@ -35,15 +35,16 @@ def not_connected(info: RequestInfo) -> StatusError:
     return StatusError(501, "NotImplemented", text)
 
 
-class _BindingMetadata(Struct, frozen=True, gc=False, rename="camel"):
+class _BindingMetadata(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
-class _NodeReference(Struct, frozen=True, gc=False):
+class _NodeReference(Struct, frozen=True, gc=False, omit_defaults=True):
     kind: str = ""
     name: str = ""
 
@@ -72,7 +73,12 @@ def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Bindin
     _refuse_unbindable(info, binding, pod)
     admission = chain.admission_of("CREATE", info, None)
     if admission is not None:
-        admission.validate({"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)})
+        value = {"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)}
+        if info.answers is not None:
+            value = admission.mutate(value) or value
+            binding = msgspec.convert(value, Binding)
+            _refuse_invalid_binding(info, binding)
+        admission.validate(value)
     if not info.dry_run:
         store.put(info.served.collection, info.namespace, info.name, _bound(pod, binding, info.now))
 
@@ -128,11 +134,12 @@ WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budge
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 
-class _EvictionMetadata(Struct, frozen=True, gc=False):
+class _EvictionMetadata(Struct, frozen=True, gc=False, omit_defaults=True):
     name: str = ""
+    namespace: str = ""
 
 
-class Eviction(Struct, frozen=True, rename="camel"):
+class Eviction(Struct, frozen=True, rename="camel", omit_defaults=True):
     metadata: _EvictionMetadata = _EvictionMetadata()
     delete_options: DeleteOptions | None = None
 
@@ -147,11 +154,17 @@ def decode_eviction(body: bytes) -> Eviction:
         raise bad_request(f"the object provided is unrecognized (must be of type Eviction): {error}") from None
 
 
-def evict(store: Store, deleter: Deleter, info: RequestInfo, eviction: Eviction) -> None:
-    """Deletes the pod if its disruption budget allows, and records the disruption in the budget."""
+def evict(store: Store, chain: AdmissionChain, deleter: Deleter, info: RequestInfo, eviction: Eviction) -> None:
+    """Deletes the pod if its disruption budget allows, and records the disruption in the budget. Admission is asked
+    about the eviction, not about the deletion.
+    """
     if eviction.metadata.name not in ("", info.name):
         raise bad_request("name in URL does not match name in Eviction object")
     pod = get_existing(info).value
+    admission = chain.admission_of("CREATE", info, None)
+    if admission is not None:
+        value: Json | None = {"apiVersion": "policy/v1", "kind": "Eviction", **msgspec.to_builtins(eviction)}
+        admission.validate(admission.mutate(value) if info.answers is not None else value)
     budgets = store.collection("policy", "poddisruptionbudgets")
     budget = None if _needs_no_budget(pod) else _budget_of(budgets, info, pod)
     if budget is not None and not _is_unready_allowed(pod, budget.value):
@@ -218,4 +231,4 @@ def _delete_evicted(store: Store, deleter: Deleter, info: RequestInfo, options: 
         condition = {"type": "DisruptionTarget", "status": "True", **reason}
         status = with_condition(pod.get("status") or {}, condition, info.now)
         store.put(info.served.collection, info.namespace, info.name, {**pod, "status": status})
-    deleter.delete(structs.replace(info, subresource=""), options)
+    deleter.remove(structs.replace(info, subresource=""), options)

@@ -66,7 +66,11 @@ class Writer:
         new = rules.prepare_create(identified)
         if entries is None and self._fields is not None:
             entries = self._fields.created(info, rules.defaulted(identified), value["metadata"].get("managedFields"))
-        if admission is not None:
+        if admission is not None and info.answers is not None:
+            admission.fields = entries
+            read = rules.defaulted(_in_namespace(info, value))  # webhooks see nothing that the server adds
+            new = rules.prepare_create(self._with_identity(info, with_metadata(_mutate(admission, read))))
+        elif admission is not None:
             given, new = new, _mutate(admission, new)
             if not admission.complete:
                 new = rules.prepare_create(_with_updated_metadata(with_metadata(new), given))
@@ -117,6 +121,7 @@ class Writer:
             entries = self._fields.updated(info, new, stored, given["metadata"].get("managedFields"))
         admission = self._chain.admission_of("UPDATE", info, old)
         if admission is not None:
+            admission.fields, admission.old_fields = entries, stored["metadata"].get("managedFields")
             new = _mutate(admission, new)
             if not admission.complete:
                 new = prepare(_with_updated_metadata(with_metadata(new), old), old)
@@ -144,11 +149,15 @@ class Writer:
         return {**value, "metadata": metadata}
 
     def _free_name(self, info: RequestInfo, prefix: str) -> str:
-        name = self._identities.generated_name(prefix)
+        """A name that no object has: that which webhooks were told, as long as it is free."""
+        answers = info.answers
+        name = answers.name if answers is not None and answers.name else self._identities.generated_name(prefix)
         for _ in range(NAME_TRIES):
             if info.served.collection.get(info.namespace, name) is None:
                 break
             name = self._identities.generated_name(prefix)
+        if answers is not None:
+            answers.name = name
         return name
 
     def _store_new(self, info: RequestInfo, value: Json) -> Json:
