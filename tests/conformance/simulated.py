@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,22 +31,25 @@ class Tap:
         self._raws: dict[tuple[Key, str], bytes] = {}
         self._out = io.BytesIO()
         self._recorder = Recorder(self._out)
-        monkeypatch.setattr(Feed, "_change", self._keeping(Feed._change))
+        monkeypatch.setattr(Feed, "_decoded", self._keeping(Feed._decoded))
         monkeypatch.setattr(Engine, "step", self._writing(Engine.step))
 
     @property
     def lines(self) -> list[Line]:
         return [json.loads(line) for line in self._out.getvalue().splitlines()]
 
-    def _keeping(self, change):
-        def seeing(feed: Feed, kind: Kind, event: WatchEvent):
-            seen = change(feed, kind, event)
-            match seen:
-                case Observed(found):
-                    self._raws[found.key, found.version] = self._raws[found.key, found.uid] = event.raw
-                case Gone(key, uid):
-                    self._raws[key, uid] = event.raw  # what a watch says of an object that is gone
-            return seen
+    def _keeping(self, decoded):
+        def seeing(feed: Feed, kind: Kind, events: Iterable[WatchEvent]):
+            told = list(events)
+            raws = {event.version: event.raw for event in told}
+            fresh = decoded(feed, kind, told)
+            for version, change in fresh:
+                match change:
+                    case Observed(found):
+                        self._raws[found.key, found.version] = self._raws[found.key, found.uid] = raws[version]
+                    case Gone(key, uid):
+                        self._raws[key, uid] = raws[version]  # what a watch says of an object that is gone
+            return fresh
 
         return seeing
 
