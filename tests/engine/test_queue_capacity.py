@@ -358,6 +358,13 @@ def test_a_removal_whose_answer_is_lost_is_sent_again_and_counts_meanwhile():
     assert steps.binds == {}, "the first try may have been accepted"
 
 
+def test_while_a_removal_is_not_answered_others_are_let_go_and_bound_and_it_is_not_sent_again():
+    steps = Queues(queue("team", 2000), queue("other", 1000), elsewhere("a"), node("n", cpu=4000))
+    assert steps.let_go == ["a"]
+    steps.see(elsewhere("b", created=1.0), queued("c", of="other", created=2.0))
+    assert (steps.let_go, steps.binds) == (["b"], {"c": "n"})
+
+
 def test_a_removal_that_is_refused_leaves_the_pod_gated_and_is_tried_again():
     steps = Queues(queue("team", 1000), elsewhere("a"))
     steps.step(Outcome(steps.removal("a"), WriteError.REFUSED))
