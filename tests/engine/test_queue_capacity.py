@@ -578,8 +578,8 @@ def test_d15_what_is_reserved_is_not_added_up_again_for_other_pods():
     steps = Queues(queue("team", 300_000), queue("other", 9000), node("n", cpu=64_000, pods=200), *crowd)
     stage = steps.engine._planes[0]._queue_capacity
     assert len(stage.in_force) == 300
-    added, reserve = [], stage._reserve
-    stage._reserve = lambda each: added.append(each) or reserve(each)
+    added, reserve = [], stage.reservations.reserve
+    stage.reservations.reserve = lambda each: added.append(each) or reserve(each)
     for number in range(5):
         steps.later(20.0).see(made := queued(f"x{number}", of="other", created=float(number)))
         steps.later(20.0, Gone(made.key, made.uid))
