@@ -358,6 +358,13 @@ def test_a_removal_whose_answer_is_lost_is_sent_again_and_counts_meanwhile():
     assert steps.binds == {}, "the first try may have been accepted"
 
 
+def test_while_a_removal_is_not_answered_others_are_let_go_and_bound_and_it_is_not_sent_again():
+    steps = Queues(queue("team", 2000), queue("other", 1000), elsewhere("a"), node("n", cpu=4000))
+    assert steps.let_go == ["a"]
+    steps.see(elsewhere("b", created=1.0), queued("c", of="other", created=2.0))
+    assert (steps.let_go, steps.binds) == (["b"], {"c": "n"})
+
+
 def test_a_removal_that_is_refused_leaves_the_pod_gated_and_is_tried_again():
     steps = Queues(queue("team", 1000), elsewhere("a"))
     steps.step(Outcome(steps.removal("a"), WriteError.REFUSED))
@@ -571,8 +578,8 @@ def test_d15_what_is_reserved_is_not_added_up_again_for_other_pods():
     steps = Queues(queue("team", 300_000), queue("other", 9000), node("n", cpu=64_000, pods=200), *crowd)
     stage = steps.engine._planes[0]._queue_capacity
     assert len(stage.in_force) == 300
-    added, reserve = [], stage._reserve
-    stage._reserve = lambda each: added.append(each) or reserve(each)
+    added, reserve = [], stage.reservations.reserve
+    stage.reservations.reserve = lambda each: added.append(each) or reserve(each)
     for number in range(5):
         steps.later(20.0).see(made := queued(f"x{number}", of="other", created=float(number)))
         steps.later(20.0, Gone(made.key, made.uid))

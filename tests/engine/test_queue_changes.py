@@ -66,6 +66,15 @@ def test_in_a_fifo_queue_the_second_in_line_is_the_first_when_the_first_has_left
     assert steps.messages["late"] == "waiting behind default/second, the first in queue team"
 
 
+@pytest.mark.parametrize("becomes, bound_then", [("fifo", {}), ("traverse", {"small": "n"})])
+def test_from_the_moment_a_queue_gets_another_dequeue_strategy_it_counts(becomes, bound_then):
+    before, after = sorted(DequeueStrategy, key=lambda each: each == becomes)
+    steps = Queues(queue("team", 1000, dequeue=before), BIG, queued("big", 2000, created=1.0))
+    steps.later(20.0).see(queue("team", 1000, dequeue=after, version="2"))
+    steps.later(20.0, Observed(queued("small", 500, created=2.0)))
+    assert steps.bound == bound_then
+
+
 @pytest.mark.parametrize("leaves", ["names another queue", "was bound by somebody else"])
 def test_nobody_waits_behind_a_pod_that(leaves):
     big = queued("big", 2000, created=1.0)

@@ -303,6 +303,16 @@ def test_a_reservation_beyond_what_its_queue_deserves_gives_way_to_a_pod_within(
     assert steps.reasons["theirs"] == "SchedulingGated"
 
 
+def test_a_node_that_comes_for_a_reservation_is_not_used_before_the_pod_for_which_it_gives_way():
+    """Both are tried in one step, and the queue of the reservation has its turn first."""
+    theirs = elsewhere("theirs", of="other", gated=False)
+    steps = Queues(*shared(**FIRST), BIG, TWO[0], theirs)
+    assert steps.reasons == {"theirs": "Unschedulable"}
+    steps.later(20.0, Observed(node("gpu-1", cpu=1000, labels={"gpu": "yes"})), Observed(queued("mine", created=5.0)))
+    assert steps.binds == {"mine": "n"}
+    assert steps.reasons["theirs"] == "SchedulingGated"
+
+
 def test_whoever_is_to_be_tried_first_is_and_then_the_one_from_whom_it_was_kept():
     """No node fits the first, which reserves nothing: the other one starts in the same step."""
     steps = Queues(*shared(**FIRST), BIG, TWO[0], plain("mine", fits=False), queued("late", of="other", created=5.0))

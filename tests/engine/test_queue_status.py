@@ -152,6 +152,19 @@ def test_a_group_says_that_its_queue_has_no_capacity_any_more_for_pods(opted_in)
     assert [each.message for each in group(steps).conditions] == ["queue team has no capacity for its pods"]
 
 
+def test_a_group_is_pending_again_once_another_queue_uses_what_both_share():
+    tree = queue("org", 2000), queue("team", None, "org"), queue("other", None, "org")
+    wants = pod_group(members=2, volcano={"min_resources": amounts(2000)})
+    steps = Steps(*tree, wants, node("n", cpu=4000), grouped("m0"))
+    (patch,) = [each for each in steps.effects if isinstance(getattr(each, "change", None), PodGroupStatus)]
+    assert patch.change.phase is PodGroupPhase.INQUEUE
+    shown = {"phase": patch.change.phase, "min_resources": amounts(2000)}
+    said = pod_group(members=2, version="2", conditions=patch.change.conditions, volcano=shown)
+    steps.step(Outcome(patch), Observed(said))
+    steps.see(bound(queued("theirs", 500, "other", gates=()), "n"))
+    assert group(steps).phase is PodGroupPhase.PENDING
+
+
 def test_a_group_is_pending_while_its_queue_has_no_capacity_for_its_min_resources():
     wants = pod_group(members=1, volcano={"min_resources": amounts(3000)})
     steps = Steps(queue("team", 2000), wants, node("n", cpu=100), grouped("m0"))

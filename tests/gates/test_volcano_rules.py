@@ -128,6 +128,14 @@ def test_an_installed_cluster_gates_annotated_pods_of_our_schedulers():
     assert server.create_pod(scheduler="volcano").value["spec"]["schedulingGates"] == [{"name": QUEUE_GATE}]
 
 
+@pytest.mark.parametrize("named", ["gone", "empty"], ids=["that is not there", "that has no capacity"])
+def test_no_pod_is_refused_for_its_queue(named):
+    server = Server()
+    assert server.create_queue("empty", capability={"cpu": "0"}).code == 201
+    made = server.create_pod(annotations={**OPT_IN, "scheduling.volcano.sh/queue-name": named})
+    assert (made.code, made.value["spec"]["schedulingGates"]) == (201, [{"name": QUEUE_GATE}])
+
+
 def test_while_nobody_answers_only_annotated_pods_of_our_schedulers_are_refused():
     server = Server(down=True)
     assert server.create_pod().code == 500

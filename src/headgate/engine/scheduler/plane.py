@@ -396,7 +396,7 @@ class SchedulerPlane:
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        yield from self._timer.wake_at(now, self._queue_capacity.next_deadline)
+        yield from self._timer.wake_at(now, self._queue_capacity.reservations.next_deadline)
         sizes = self._queue.sizes
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER

@@ -22,7 +22,7 @@ from headgate.engine.scheduler.groups import Described
 from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.engine.scheduler.queue_lines import QueueLines
 from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
-from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, ReservationPlace
+from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
@@ -36,7 +36,7 @@ from headgate.model.volcano import (
     VolcanoQueue,
     queue_named,
 )
-from headgate.preemption.volcano import Use, may_reclaim, names_deserved, remove
+from headgate.preemption.volcano import Use, may_reclaim, remove
 from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
 
@@ -74,8 +74,7 @@ class QueueCapacity:
         self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
         self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
         self.use_changes = 0  # how often the use or the limits of a queue changed
-        self.reservations = QueueReservations(timeout, self._needed)
-        self._beyond: dict[str, ReservationPlace] = {}  # `first_beyond` of queues that have such reservations
+        self.reservations = QueueReservations(timeout, self._needed, self._changing)
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had)
@@ -95,10 +94,7 @@ class QueueCapacity:
         self._stale = False
         self.given_up = False  # whether what was kept for a pod is free because no node fits that pod
         self._weighed = False  # whether what was answered may be different now, for pods that wait for their victims
-        self._kept_out = False  # whether a reservation was not put in force for the sake of a pod that waits
-        self._overdue = False  # whether time was over for a reservation when they were settled last
         self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
-        self.next_deadline: float | None = None  # when a reservation expires, or may be made anew
         self.now = self._settled_at = 0.0
 
     @property
@@ -122,7 +118,7 @@ class QueueCapacity:
 
     def nodes_changed(self) -> None:
         """A node that is being brought up keeps reservations in force whose time is over."""
-        self._stale |= self._overdue
+        self._stale |= self.reservations.overdue
 
     def groups_changed(self) -> None:
         """A group is described differently: how many of its pods start together may be another number."""
@@ -187,7 +183,7 @@ class QueueCapacity:
     def no_node(self, pod: Pod) -> None:
         """No node fits the pod: unless it reserves capacity, none is kept for it until it is tried again."""
         if pod.key in self._claims:
-            self.given_up |= bool(self._kept) or self._kept_out
+            self.given_up |= bool(self._kept) or self.reservations.kept_out
             self._gives_up(pod.key)
 
     def _may_displace(self, pod: Pod, queue: str) -> bool:
@@ -206,7 +202,7 @@ class QueueCapacity:
         """What was answered may be different now; those from whom capacity was kept may start."""
         self._answers.clear()
         self._weighed = True
-        self._stale |= self._kept_out
+        self._stale |= self.reservations.kept_out
         if self._kept:
             self._kept.clear()
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
@@ -313,12 +309,10 @@ class QueueCapacity:
         self.reservations.put(found)
         whole = pod.group is None or len(self.reservations) == len(self.in_force) + 1  # no member has lost it
         if pod.key in self._fitting and pod.key not in self._use and whole:
-            self._reserve(found)
+            self.reservations.put_in_force(found)
             self._weigh_again()
             self._candidates_changed()
-            self.in_force[pod.key] = found
             self._rank_again(queue)
-            self._wake_at((found,))
         else:
             self._stale = True
 
@@ -326,9 +320,6 @@ class QueueCapacity:
         """Whether the pod used or reserved anything; it does no longer."""
         use = self._use.pop(pod, None)
         self._leaving.pop(pod, None)
-        held = self.in_force.pop(pod, None)
-        if held is not None:
-            self._unreserve(held)
         reserving = self.reservations.drop(pod)
         if reserving is not None:
             self._rank_again(reserving.queue)
@@ -353,14 +344,6 @@ class QueueCapacity:
             node.remove(use.requests)
             self._rank_again(use.queue)
 
-    def _reserve(self, each: QueueReservation) -> None:
-        if (node := self._changing(each.queue)) is not None:
-            node.reserve(each.pod.shape.requests)
-
-    def _unreserve(self, each: QueueReservation) -> None:
-        if (node := self._changing(each.queue)) is not None:
-            node.unreserve(each.pod.shape.requests)
-
     def _changing(self, queue: str) -> VolcanoQueueNode | None:
         """The queue in the tree, of which other amounts are in use from now on; None if it is to be built anew."""
         self._answers.clear()
@@ -377,7 +360,8 @@ class QueueCapacity:
         self._fitting.clear()
         if self._tree_stale:
             self._rebuild()
-        if self._stale or (self.next_deadline is not None and self.next_deadline <= now):
+        deadline = self.reservations.next_deadline
+        if self._stale or (deadline is not None and deadline <= now):
             self._settle(now)
 
     def _rebuild(self) -> None:
@@ -386,7 +370,7 @@ class QueueCapacity:
         self._keeping = sharing or any(queue.guarantee.items for queue in self._queues.values())
         self._reordered |= priorities != self.reservations.priorities or sharing != self._sharing
         self.reservations.priorities, self._sharing = priorities, sharing
-        self._tree = QueueTree(self._queues.values())
+        self._tree = self.reservations.tree = QueueTree(self._queues.values())
         self._tree_stale = False
         self._answers.clear()
         self._shares.clear()
@@ -394,62 +378,39 @@ class QueueCapacity:
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():
-            self._reserve(held)
+            self.reservations.reserve(held)
         self.touched |= dict.fromkeys(self._queues)  # another place in the tree is another state, and other totals
         self._lines.form()
         self._stale = True
 
     def _settle(self, now: float) -> None:
-        """Puts reservations in force as far as there is capacity: first those within what their queues deserve."""
-        before = dict(self.in_force)
-        for held in before.values():
-            self._unreserve(held)
-        self.in_force.clear()
-        self._stale, self._kept_out, self.next_deadline = False, False, None
-        units = self.reservations.units()
-        self._overdue = any(map(self.reservations.is_over, units))
-        self.reservations.node_is_coming = self._overdue and self._node_is_coming()
-        first = {queue: self._first_beyond(queue) for queue in self.reservations.queues}
-        beyond, self._beyond = self._beyond, {queue: place for queue, place in first.items() if place is not None}
+        """Puts reservations in force as far as there is capacity, and has those tried again that gained or lost it."""
+        before, beyond = dict(self.in_force), self.reservations.beyond
+        self._stale = False
+        units = self.reservations.settle(self._node_is_coming, self._is_kept_from if self._lines.refused else None)
         for unit in units:
-            self._wake_at(unit)
             if self._settled_at < self.reservations.rests_until(unit) <= now:
                 self.changed.update((each.pod.key, None) for each in unit)
-        counting = [unit for unit in units if self.reservations.counts(unit)]
-        counting.sort(key=lambda unit: self._is_beyond(unit[0]))
-        for unit in counting:
-            self._reserve_together(unit)
-        self._keep_out(counting)
         self._settled_at = now
-        differ = before.keys() ^ self.in_force.keys()
+        differ, reranked = before.keys() ^ self.in_force.keys(), beyond != self.reservations.beyond
         self.changed.update(dict.fromkeys(sorted(differ)))
         self._weigh_again()
-        if differ or beyond != self._beyond:
+        if differ or reranked:
             self._candidates_changed()
-        if before.keys() - self.in_force.keys() or beyond != self._beyond:
+        if before.keys() - self.in_force.keys() or reranked:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def _is_kept_from(self, each: QueueReservation) -> bool:
+        """Whether its pod would be evicted for one that waits."""
+        node = self._tree.get(each.queue)
+        use = (node, each.pod.shape.requests) if node is not None else None
+        refused = self._lines.refused
+        return use is not None and self._claims.kept_from(each.pod, use, self._tree, self._going, refused) is not None
 
     def _rank_again(self, queue: str) -> None:
         """Other reservations of this queue, or of one above it, may be within what their queue deserves now."""
-        if not self.reservations.has(queue):
-            self._beyond.pop(queue, None)
-        if not self._keeping or self._tree_stale or not len(self.reservations):
-            return
-        node = self._tree.get(queue)
-        for level in node.path() if node is not None else ():
-            if self.reservations.has(level.name) and self._beyond.get(level.name) != self._first_beyond(level.name):
-                self._stale = True
-
-    def _first_beyond(self, queue: str) -> ReservationPlace | None:
-        node = self._tree.get(queue)
-        return self.reservations.first_beyond(node) if node is not None else None
-
-    def _is_beyond(self, each: QueueReservation) -> bool:
-        """Whether the reservation is more than its queue deserves, or behind one that is."""
-        first, node = self._beyond.get(each.queue), self._tree.get(each.queue)
-        if node is None or not names_deserved([(node, each.pod.shape.requests)]):
-            return True
-        return first is not None and first <= self.reservations.place_of(each.pod, each.queue)
+        if self._keeping and not self._tree_stale and len(self.reservations):
+            self._stale |= self.reservations.rank_differently(queue)
 
     def _needed(self, group: GroupKey) -> int:
         """How many pods of the group start together: none of one that is no gang, or that has started."""
@@ -458,49 +419,6 @@ class QueueCapacity:
         gang = described.group.gang if isinstance(described, Described) else None
         there = sum(pod.key in self._use and pod.deleted is None for pod in members)
         return gang.min_count - there if gang is not None else 0
-
-    def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
-        """Puts those in force that fit, if they are as many as start together: any members of a gang, as in `check`."""
-        for each in unit:
-            node = self._tree.get(each.queue)
-            if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
-                self._reserve(each)
-                self.in_force[each.pod.key] = each
-        self._keep_whole(unit)
-
-    def _keep_whole(self, unit: Sequence[QueueReservation]) -> None:
-        """Of a gang that has not started nothing is in force unless enough of it is."""
-        held, group = [each for each in unit if each.pod.key in self.in_force], unit[0].pod.group
-        if group is not None and held and len(held) < self._needed(group):
-            self._put_out(held)
-
-    def _put_out(self, held: Iterable[QueueReservation]) -> None:
-        for each in held:
-            self._unreserve(self.in_force.pop(each.pod.key))
-
-    def _keep_out(self, units: list[list[QueueReservation]]) -> None:
-        """Puts out whoever would be evicted for a pod that waits, the last first; others may have what is left."""
-        for unit in reversed(units) if self._lines.refused else ():
-            self._put_out(each for each in unit if each.pod.key in self.in_force and self._is_kept_from(each))
-            self._keep_whole(unit)
-        for unit in units if self._kept_out else ():
-            if not any(each.pod.key in self.in_force for each in unit):
-                self._reserve_together(unit)
-                self._put_out(each for each in unit if each.pod.key in self.in_force and self._is_kept_from(each))
-                self._keep_whole(unit)
-
-    def _is_kept_from(self, each: QueueReservation) -> bool:
-        node = self._tree.get(each.queue)
-        use = (node, each.pod.shape.requests) if node is not None else None
-        refused = self._lines.refused
-        kept = use is not None and self._claims.kept_from(each.pod, use, self._tree, self._going, refused) is not None
-        self._kept_out |= kept
-        return kept
-
-    def _wake_at(self, unit: Sequence[QueueReservation]) -> None:
-        for at in self.reservations.deadlines(unit):
-            if self.next_deadline is None or at < self.next_deadline:
-                self.next_deadline = at
 
     def expired(self, pod: Pod) -> NotNow | None:
         """Why the pod does not reserve capacity again yet, although its queue has some and no node fits."""
@@ -557,7 +475,7 @@ class QueueCapacity:
             self._pass_all(pods if found is None else pods[: found.allowed])
         remove(taken)
         for each in displaced.values():
-            self._reserve(each)
+            self.reservations.reserve(each)
         return self._of_whole_gang(found, pods[:needed]) if found is not None and found.allowed < needed > 1 else found
 
     def _of_whole_gang(self, refused: NotNow, pods: Sequence[Pod]) -> NotNow:
@@ -670,29 +588,23 @@ class QueueCapacity:
 
         Then the reservations that are settled with it leave it in force, so no two can displace each other.
         """
-        aside = self._after(pods, node) if not displaced else []
+        if displaced:
+            return False
+        place, beyond = self.reservations.place_of(pods[0], node.name), not self.within_deserved(pods, node)
+        aside = self.reservations.after(place, node.name, beyond=beyond)
         for each in aside:
-            self._unreserve(each)
+            self.reservations.unreserve(each)
         if aside and node.fits(pods[0].shape.requests):
             displaced |= {each.pod.key: each for each in aside}
             return True
         for each in aside:
-            self._reserve(each)
+            self.reservations.reserve(each)
         return False
-
-    def _after(self, pods: Sequence[Pod], node: VolcanoQueueNode) -> list[QueueReservation]:
-        """The reservations in force that come after one for these pods."""
-        places = self.reservations
-        place, beyond = places.place_of(pods[0], node.name), not self.within_deserved(pods, node)
-        found = [(each, places.place_of(each.pod, each.queue)) for each in self.in_force.values()]
-        own = [each for each, theirs in found if each.queue == node.name and theirs > place]
-        others = [(each, theirs) for each, theirs in found if each.queue != node.name]
-        return own + [each for each, theirs in others if (beyond, place) < (self._is_beyond(each), theirs)]
 
     def within_deserved(self, pods: Sequence[Pod], node: VolcanoQueueNode) -> bool:
         """Whether the queue uses no more than it deserves with these of its pods and with what is reserved before."""
         place = self.reservations.place_of(pods[0], node.name)
-        first = self._beyond.get(node.name)
+        first = self.reservations.beyond.get(node.name)
         if not node.queue.deserved.items or (first is not None and first < place):
             return False
         keys = {pod.key for pod in pods}

@@ -19,7 +19,7 @@ from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.resources import Resources
 from headgate.preemption.volcano import Use, may_reclaim, names_deserved
-from headgate.quota.volcano import VolcanoQueueNode
+from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
 ReservationPlace = tuple[int, int, float, float, Key]
 """Where a reservation stands among those within what their queues deserve, or among the others."""
@@ -46,14 +46,25 @@ class QueueReservation(Struct, frozen=True):
 class QueueReservations:
     """All of them; `in_force` are those whose capacity is kept."""
 
-    def __init__(self, timeout: float, needed: Callable[[GroupKey], int]) -> None:
+    def __init__(
+        self,
+        timeout: float,
+        needed: Callable[[GroupKey], int],
+        changing: Callable[[str], VolcanoQueueNode | None],
+    ) -> None:
         self.timeout = timeout
+        self.tree = QueueTree(())
+        self._changing = changing  # the queue in this tree, of which other amounts are reserved from now on
         self._needed = needed  # how many pods of a group start together; none of one that is no gang or has started
         self.priorities: Mapping[str, int] = {}  # of queues that have one other than 0
         self._all: dict[Key, QueueReservation] = {}
         self._of_queue: dict[str, dict[Key, QueueReservation]] = {}
         self._of_group: Counter[GroupKey] = Counter()
         self.in_force: dict[Key, QueueReservation] = {}
+        self.beyond: dict[str, ReservationPlace] = {}  # `first_beyond` of queues that have such reservations
+        self.kept_out = False  # whether one was not put in force for the sake of a pod that waits
+        self.overdue = False  # whether time was over for one when they were settled last
+        self.next_deadline: float | None = None  # when one expires, or may be made anew
         self.now = 0.0
         self.node_is_coming = False  # then reservations whose time is over stay, until they would rest no more
 
@@ -73,8 +84,10 @@ class QueueReservations:
             self.in_force[each.pod.key] = each
 
     def drop(self, pod: Key) -> QueueReservation | None:
-        """The reservation of this pod, which has none from now on; it must not be in force."""
-        known = self._all.pop(pod, None)
+        """The reservation of this pod, which has none from now on."""
+        held, known = self.in_force.pop(pod, None), self._all.pop(pod, None)
+        if held is not None:
+            self.unreserve(held)
         if known is None:
             return None
         if known.pod.group is not None:
@@ -82,21 +95,93 @@ class QueueReservations:
         del self._of_queue[known.queue][pod]
         if not self._of_queue[known.queue]:
             del self._of_queue[known.queue]
+            self.beyond.pop(known.queue, None)
         return known
-
-    def has(self, queue: str) -> bool:
-        return queue in self._of_queue
 
     def has_group(self, group: GroupKey | None) -> bool:
         return group in self._of_group
 
     @property
-    def queues(self) -> Iterable[str]:
-        return self._of_queue
-
-    @property
     def any_of_groups(self) -> bool:
         return bool(self._of_group)
+
+    # in force
+
+    def reserve(self, each: QueueReservation) -> None:
+        if (node := self._changing(each.queue)) is not None:
+            node.reserve(each.pod.shape.requests)
+
+    def unreserve(self, each: QueueReservation) -> None:
+        if (node := self._changing(each.queue)) is not None:
+            node.unreserve(each.pod.shape.requests)
+
+    def put_in_force(self, each: QueueReservation) -> None:
+        """One that was found to fit."""
+        self.reserve(each)
+        self.in_force[each.pod.key] = each
+        self._wake_at((each,))
+
+    def settle(
+        self, node_is_coming: Callable[[], bool], is_kept_from: Callable[[QueueReservation], bool] | None
+    ) -> list[list[QueueReservation]]:
+        """Puts them in force as far as there is capacity, and returns all of them as `units`.
+
+        `is_kept_from`: whether one would be evicted for a pod that waits; None if no pod does.
+        """
+        for held in self.in_force.values():
+            self.unreserve(held)
+        self.in_force.clear()
+        self.kept_out, self.next_deadline = False, None
+        units = self.units()
+        self.overdue = any(map(self.is_over, units))
+        self.node_is_coming = self.overdue and node_is_coming()
+        levels = [level for level in map(self.tree.get, self._of_queue) if level is not None]
+        first = {level.name: self.first_beyond(level) for level in levels}
+        self.beyond = {queue: place for queue, place in first.items() if place is not None}
+        for unit in units:
+            self._wake_at(unit)
+        counting = [unit for unit in units if self.counts(unit)]
+        counting.sort(key=lambda unit: self._is_beyond(unit[0]))
+        for unit in counting:
+            self._reserve_together(unit)
+        if is_kept_from is not None:
+            self._keep_out(counting, is_kept_from)
+        return units
+
+    def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
+        """Puts those in force that fit, if they are as many as start together: any members of a gang."""
+        for each in unit:
+            node = self.tree.get(each.queue)
+            if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
+                self.reserve(each)
+                self.in_force[each.pod.key] = each
+        self._keep_whole(unit)
+
+    def _keep_whole(self, unit: Sequence[QueueReservation]) -> None:
+        """Of a gang that has not started nothing is in force unless enough of it is."""
+        held, group = [each for each in unit if each.pod.key in self.in_force], unit[0].pod.group
+        if group is not None and held and len(held) < self._needed(group):
+            for each in held:
+                self._put_out(each)
+
+    def _put_out(self, each: QueueReservation) -> None:
+        self.unreserve(self.in_force.pop(each.pod.key))
+
+    def _keep_out(self, units: list[list[QueueReservation]], is_kept_from: Callable[[QueueReservation], bool]) -> None:
+        """Puts out whoever would be evicted for a pod that waits, the last first; others may have what is left."""
+        for unit in reversed(units):
+            self._give_way(unit, is_kept_from)
+        for unit in units if self.kept_out else ():
+            if not any(each.pod.key in self.in_force for each in unit):
+                self._reserve_together(unit)
+                self._give_way(unit, is_kept_from)
+
+    def _give_way(self, unit: list[QueueReservation], is_kept_from: Callable[[QueueReservation], bool]) -> None:
+        for each in unit:
+            if each.pod.key in self.in_force and is_kept_from(each):
+                self.kept_out = True
+                self._put_out(each)
+        self._keep_whole(unit)
 
     # order
 
@@ -141,6 +226,26 @@ class QueueReservations:
             before += uses
         return None
 
+    def rank_differently(self, queue: str) -> bool:
+        """Whether those of this queue, or of one above it, begin elsewhere to be more than their queue deserves."""
+        node = self.tree.get(queue)
+        levels = [level for level in node.path() if level.name in self._of_queue] if node is not None else []
+        return any(self.beyond.get(level.name) != self.first_beyond(level) for level in levels)
+
+    def _is_beyond(self, each: QueueReservation) -> bool:
+        """Whether the reservation is more than its queue deserves, or behind one that is."""
+        first, node = self.beyond.get(each.queue), self.tree.get(each.queue)
+        if node is None or not names_deserved([(node, each.pod.shape.requests)]):
+            return True
+        return first is not None and first <= self.place_of(each.pod, each.queue)
+
+    def after(self, place: ReservationPlace, queue: str, *, beyond: bool) -> list[QueueReservation]:
+        """Those in force that come after one of this queue, which is more than it deserves or not."""
+        found = [(each, self.place_of(each.pod, each.queue)) for each in self.in_force.values()]
+        own = [each for each, theirs in found if each.queue == queue and theirs > place]
+        others = [(each, theirs) for each, theirs in found if each.queue != queue]
+        return own + [each for each, theirs in others if (beyond, place) < (self._is_beyond(each), theirs)]
+
     def before(self, place: ReservationPlace, node: VolcanoQueueNode) -> list[QueueReservation]:
         """The reservations of this queue that come before this place, in force or not."""
         found = self._of_queue.get(node.name, {}).values()
@@ -180,9 +285,14 @@ class QueueReservations:
         """Whether the pod has its capacity, or had it for its time and no node came."""
         return pod.key in self.in_force or self.rests(pod) is not None
 
-    def deadlines(self, unit: Sequence[QueueReservation]) -> Iterator[float]:
+    def _deadlines(self, unit: Sequence[QueueReservation]) -> Iterator[float]:
         """When their time is over and when they may reserve again, if that is to come."""
         yield from (at for at in (self._since(unit) + self.timeout, self.rests_until(unit)) if at > self.now)
+
+    def _wake_at(self, unit: Sequence[QueueReservation]) -> None:
+        for at in self._deadlines(unit):
+            if self.next_deadline is None or at < self.next_deadline:
+                self.next_deadline = at
 
     def _since(self, unit: Sequence[QueueReservation]) -> float:
         return max(each.since(self.now) for each in unit)
