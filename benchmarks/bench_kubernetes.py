@@ -8,12 +8,16 @@ that its client does not hold it back; leader election is off for it and for hea
 What a machine does changes by more from minute to minute than what is compared here. So raw requests and headgate run
 in pairs that follow each other closely, each of them first as often as the other, and what counts is the median of the
 pairs' ratios. kube-scheduler, which takes longest, runs in the first round only.
+
+Where no CPU is idle while pods are bound, the rate is what the CPU time for each pod leaves: the server's, the
+contender's, and that of the watch.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import ssl
 import statistics
 import sys
@@ -36,6 +40,8 @@ from objects import create_namespace, create_nodes, create_pods, node, pod, pods
 from ours import OurProcess
 from watching import PodWatch
 from wire import Client, Server
+
+from headgate.live.performer import CONCURRENCY
 
 CLIENT_RATE = 5000  # requests a second kube-scheduler's client may send
 PATIENCE = 600.0  # seconds one contender may take
@@ -70,7 +76,7 @@ def raw_bindings(course: Course, namespace: str) -> Child:
 
 
 async def bind_raw(server: Server, namespace: str, nodes: int, pods: int) -> None:
-    """The pods in turn to the nodes in turn, by as many requests at once as the client has connections."""
+    """The pods in turn to the nodes in turn, by as many requests at once as headgate makes."""
 
     async def bind(number: int) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node_name(number % nodes)}
@@ -78,7 +84,7 @@ async def bind_raw(server: Server, namespace: str, nodes: int, pods: int) -> Non
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         await client.create(f"{pods_path(namespace)}/{name}/binding", binding)
 
-    async with Client(server) as client:
+    async with Client(server, CONCURRENCY) as client:
         await asyncio.gather(*map(bind, range(pods)))
     await asyncio.Event().wait()  # its CPU time is read while it runs
 
@@ -141,6 +147,7 @@ class Figures(NamedTuple):
     server_cpu: float  # milliseconds a pod, kube-apiserver and etcd, from the first binding to the last
     server_cpu_in_all: float  # milliseconds a pod, from its start to the last binding: with what it lists and watches
     elsewhere: float  # CPUs kept busy by programs that have no part in this: above 0.2 or so, measure again
+    idle: float  # CPUs with nothing to do from the first binding to the last
 
 
 async def race(course: Course, contender: Contender, namespace: str) -> Figures:
@@ -155,10 +162,10 @@ async def race(course: Course, contender: Contender, namespace: str) -> Figures:
         runner = contender.start(course, namespace)
         try:
             await watch.until("the first pod is bound", lambda: watch.bound > 0, PATIENCE)
-            own_start, server_start = runner.cpu_seconds, _server_cpu(course.cluster)
+            own_start, server_start, binding = runner.cpu_seconds, _server_cpu(course.cluster), Meter()
             await watch.until("all pods are bound", lambda: watch.bound == course.pods, PATIENCE)
             server_end, own_end = _server_cpu(course.cluster), runner.cpu_seconds
-            elsewhere = meter.busy_beside(server_end - before + own_end)
+            elsewhere, idle = meter.busy_beside(server_end - before + own_end), binding.idle()
             events, last_event = await events_written(course, namespace) if contender.writes_events else (0, 0.0)
             own_cpu_in_all = runner.cpu_seconds
         finally:
@@ -175,6 +182,7 @@ async def race(course: Course, contender: Contender, namespace: str) -> Figures:
         server_cpu=(server_end - server_start) / course.pods * 1000,
         server_cpu_in_all=(server_end - before) / course.pods * 1000,
         elsewhere=elsewhere,
+        idle=idle,
     )
 
 
@@ -188,6 +196,10 @@ class Meter:
         """CPUs busy on average with anything but this process and `known` CPU seconds."""
         all_busy, own = machine_cpu() - self._busy, time.process_time() - self._own
         return max(0.0, all_busy - own - known) / (time.monotonic() - self._started)
+
+    def idle(self) -> float:
+        """CPUs with nothing to do, on average."""
+        return max(0.0, (os.cpu_count() or 1) - (machine_cpu() - self._busy) / (time.monotonic() - self._started))
 
 
 def machine_cpu() -> float:
@@ -260,7 +272,7 @@ def in_round(number: int, chosen: Sequence[Contender]) -> list[Contender]:
 
 COLUMNS = (
     *("bound/s", "with events/s", "events", "own CPU ms/pod", "in all"),
-    *("server CPU ms/pod", "in all", "CPUs elsewhere"),
+    *("server CPU ms/pod", "in all", "CPUs elsewhere", "CPUs idle"),
 )
 HEADING = " " * 14 + "".join(f"{column:>{len(column) + 3}}" for column in COLUMNS)
 

@@ -413,13 +413,10 @@ def report(shape: Shape, figures: Figures) -> None:
 
 
 def report_evictions(whose: str, admissions: int, evictions: Sequence[Eviction]) -> None:
-    """How many, for whom and why, and how many of them before the preemptor's requests were free."""
     share = 100 * len(evictions) / admissions
     print(f"{whose}: {admissions} admissions, {len(evictions)} evictions, {share:.2f} for each hundred")
-    for (victim, why, preemptor), number in sorted(Counter(one[:3] for one in evictions).items()):
-        alike = [one for one in evictions if one[:3] == (victim, why, preemptor)]
-        short = sum(one.makes_room for one in alike)
-        print(f"  {number:6} evicted: {victim}, {why}, for {preemptor or '?'}; {short} while it lacked cores")
+    for (victim, why, preemptor), number in sorted(Counter(evictions).items()):
+        print(f"  {number:6} evicted: {victim}, {why}, for {preemptor}")
 
 
 def others(intervals: Sequence[Interval]) -> list[Interval]:

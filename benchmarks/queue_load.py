@@ -169,12 +169,6 @@ class Eviction(NamedTuple):
     victim: str  # its class
     why: str
     preemptor: str  # its class
-    requests: int  # cores of the preemptor
-    free: int  # cores of the cohort, as far as seen, before the victim's came back
-
-    @property
-    def makes_room(self) -> bool:
-        return self.free < self.requests
 
 
 class Work:
@@ -285,9 +279,7 @@ class Driver:
         preempted = next((one for one in conditions if one.type == "Preempted"), _Condition("Preempted", "False"))
         named = PREEMPTOR.search(preempted.message)
         preemptor = self._uids.get(named[1]) if named else None
-        name, cores = (preemptor.kind.name, preemptor.kind.cores) if preemptor is not None else ("", 0)
-        free = NOMINAL * QUEUES_PER_COHORT - self.in_use[cohort_of(work.queue)]
-        self.evictions.append(Eviction(work.kind.name, preempted.reason, name, cores, free))
+        self.evictions.append(Eviction(work.kind.name, preempted.reason, preemptor.kind.name if preemptor else "?"))
 
     def _start(self, work: Work) -> None:
         self.admissions += 1

@@ -87,7 +87,7 @@ class SlowServer:
         )
         self.conflicts += response.code == 409
         self.changed()
-        return HttpResponse(response.code, {}, response.body)
+        return HttpResponse(response.code, b"", response.body)
 
     async def ask(self, method: str, path: str, value: object, kind: str = "application/json") -> None:
         answer = await self.perform(Call(method, path, {}, kind, msgspec.json.encode(value)))

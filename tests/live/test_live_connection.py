@@ -11,6 +11,7 @@ from scripted_server import Exchange, scripted, unused_port
 from headgate.live import connection as connection_module
 from headgate.live.connection import (
     IDLE_LIMIT,
+    LARGEST_HEAD,
     PAUSE_READING_AT,
     Address,
     AnswerLost,
@@ -38,7 +39,7 @@ async def test_an_answer_holds_status_headers_and_body():
 
     async with scripted(created) as server:
         answer = await pool_to(server.port).exchange(POST, 5)
-    assert (answer.status, answer.headers[b"x-thing"], answer.body) == (201, b"7", b'{"a": 1}')
+    assert (answer.status, answer.header(b"x-thing"), answer.body) == (201, b"7", b'{"a": 1}')
     assert server.seen[0].body == b"{}"
 
 
@@ -200,6 +201,8 @@ class RecordingTransport(asyncio.Transport):
 
     def close(self) -> None: ...
 
+    def abort(self) -> None: ...
+
     def is_closing(self) -> bool:
         return False
 
@@ -241,3 +244,39 @@ async def test_a_reader_that_falls_behind_makes_the_server_wait():
     connection.data_received(b"0\r\n\r\n")
     assert [line async for line in lines] == []
     assert transport.asked == ["pause", "resume"]
+
+
+async def answering(*pieces: bytes) -> HttpResponse:
+    """What comes of an answer that arrives in these pieces."""
+    connection = Connection(asyncio.get_running_loop())
+    connection.connection_made(RecordingTransport())
+    asked = asyncio.create_task(connection.exchange(GET, 5))
+    await asyncio.sleep(0)
+    for piece in pieces:
+        connection.data_received(piece)
+    return await asked
+
+
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\nRetry-After:  7\r\nX-Other: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([BUSY + b"{}"], id="at once"),
+        pytest.param([BUSY[:50], BUSY[50:], b"{}"], id="in pieces, one ending within the head"),
+        pytest.param([BUSY[:-2], BUSY[-2:] + b"{}"], id="in pieces, one ending within the end of the head"),
+        pytest.param([b"HTTP/1.1 102 Processing\r\nRetry-After: 9\r\n\r\n" + BUSY + b"{}"], id="after a first word"),
+        pytest.param([b"HTTP/1.1 102 Processing\r\n\r\n", BUSY, b"{}"], id="some time after a first word"),
+    ],
+)
+async def test_a_header_is_found_however_the_answer_arrives(pieces):
+    answer = await answering(*pieces)
+    assert (answer.status, answer.header(b"retry-after"), answer.body) == (429, b"7", b"{}")
+    assert answer.header(b"retry") == b""
+
+
+async def test_a_head_that_never_ends_is_given_up():
+    endless = b"HTTP/1.1 200 OK\r\n" + b"X-More: 1\r\n" * (LARGEST_HEAD // 10)
+    with pytest.raises(AnswerLost, match="head"):
+        await answering(endless)

@@ -174,7 +174,7 @@ class Arrivals:
     async def perform(self, call: Call) -> HttpResponse:
         self.came[call.path] = asyncio.get_running_loop().time()
         await passed(self.seconds)
-        return HttpResponse(200, {}, b"{}")
+        return HttpResponse(200, b"", b"{}")
 
 
 @settings(max_examples=25, deadline=None)

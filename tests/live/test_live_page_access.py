@@ -43,13 +43,13 @@ class Reviews:
         spec = json.loads(call.body)["spec"]
         self.asked.append(spec)
         if self.status != 201:
-            return HttpResponse(self.status, {}, b'{"message": "you may not create reviews"}')
+            return HttpResponse(self.status, b"", b'{"message": "you may not create reviews"}')
         if "token" in spec:
             user = USERS.get(spec["token"])
             status = {"authenticated": user is not None, "user": {"username": user or "", "groups": ["g"], "uid": "7"}}
         else:
             status = {"allowed": spec["user"] == "prometheus"}
-        return HttpResponse(201, {}, json.dumps({"status": status}).encode())
+        return HttpResponse(201, b"", json.dumps({"status": status}).encode())
 
 
 @pytest.fixture

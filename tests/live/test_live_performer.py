@@ -77,7 +77,7 @@ class Server:
         answer = self._answers.pop(0) if self._answers else 201
         if isinstance(answer, Exception):
             raise answer
-        return HttpResponse(answer, {}, b'{"message": "as it happens"}')
+        return HttpResponse(answer, b"", b'{"message": "as it happens"}')
 
     async def expect(self, calls: int) -> None:
         for _ in range(calls):

@@ -76,7 +76,7 @@ class Store:
         if before is not None and (
             call.method == "POST" or wanted not in (None, before["metadata"]["resourceVersion"])
         ):
-            return HttpResponse(409, {}, b'{"message": "it has been modified"}')
+            return HttpResponse(409, b"", b'{"message": "it has been modified"}')
         self._put(path, _merged(before or {}, body) if call.method == "PATCH" else body)
         return self._shown(path)
 
@@ -90,7 +90,7 @@ class Store:
 
     def _shown(self, path: str) -> HttpResponse:
         found = self.objects.get(path)
-        return HttpResponse(404, {}, b"{}") if found is None else HttpResponse(200, {}, json.dumps(found).encode())
+        return HttpResponse(404, b"", b"{}") if found is None else HttpResponse(200, b"", json.dumps(found).encode())
 
     def bundle(self, kind: str) -> bytes:
         """What every webhook of that kind is trusted by."""
@@ -476,7 +476,7 @@ async def test_a_kueue_too_old_for_us_is_told_before_anything_depends_on_it():
 
 async def test_what_the_server_refuses_is_named():
     async def forbid(call: Call) -> HttpResponse:
-        return HttpResponse(403, {}, b'{"message": "you may not"}')
+        return HttpResponse(403, b"", b'{"message": "you may not"}')
 
     with pytest.raises(NotInstalled, match=r"CustomResourceDefinition workloads.*: you may not"):
         async for _ in install(manifests(None), forbid, asyncio.sleep):

@@ -124,5 +124,5 @@ def _common_head(access: Access, proof: Proof) -> bytes:
 
 def _asked_pause(answer: HttpResponse) -> float:
     """Seconds to stay away, from Retry-After; its date form is not used by API servers."""
-    asked = answer.headers.get(b"retry-after", b"")
+    asked = answer.header(b"retry-after")
     return min(max(float(asked), SHORTEST_PAUSE), LONGEST_PAUSE) if asked.isdigit() else SHORTEST_PAUSE

@@ -15,6 +15,8 @@ from typing import cast
 import httptools
 from msgspec import Struct
 
+END_OF_HEAD = b"\r\n\r\n"
+LARGEST_HEAD = 1024 * 1024  # bytes
 LARGEST_ANSWER = 512 * 1024 * 1024  # bytes
 PAUSE_READING_AT = 8 * 1024 * 1024  # bytes of unread lines of one stream
 
@@ -32,11 +34,19 @@ class AnswerLost(Disconnected):
 
 
 class HttpResponse(Struct, frozen=True, gc=False):
-    """An answer in full; header names are in lower case."""
+    """An answer in full; its head, up to the empty line, as it was received."""
 
     status: int
-    headers: dict[bytes, bytes]
+    head: bytes
     body: bytes
+
+    def header(self, name: bytes) -> bytes:
+        """The value of a header, of any case; empty without it. Few answers are asked for one."""
+        for line in self.head.split(b"\r\n")[1:]:
+            given, _, value = line.partition(b":")
+            if given.lower() == name:
+                return value.strip()
+        return b""
 
 
 class Connection(asyncio.Protocol):
@@ -46,7 +56,8 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._headers: dict[bytes, bytes] = {}
+        self._received = b""  # until the head is complete
+        self._has_head = False
         self._body: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[HttpResponse] | None = None
@@ -127,20 +138,22 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if not self._has_head:
+            self._received += data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._give_up(f"the answer is not HTTP: {error}")
+        if len(self._received) > LARGEST_HEAD and not self._has_head:
+            self._give_up(f"the head of the answer is larger than {LARGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(AnswerLost(str(exc) if exc else "the server closed the connection before answering"))
 
     # what httptools calls
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
-
     def on_headers_complete(self) -> None:
+        self._has_head = True
         if self._wants_stream and self._parser.get_status_code() == 200 and self._opening is not None:
             self._stream = Stream(self)
             if not self._opening.done():
@@ -157,15 +170,17 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         status, keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
-        headers, self._headers = self._headers, {}
+        head, _, self._received = self._received.partition(END_OF_HEAD)
+        self._has_head = False
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body, self._size = [], 0
         if status < 200:
             return
+        self._received = b""
         if self._stream is not None:
             self._stream.end(None)
         elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(HttpResponse(status, headers, body))
+            self._waiter.set_result(HttpResponse(status, head, body))
         if (not keep_alive or self._stream is not None) and self._transport is not None:
             self._transport.close()
 
@@ -241,7 +256,7 @@ class Stream:
 
 CONNECT_TIMEOUT = 10.0  # seconds, TLS handshake included
 IDLE_LIMIT = 60.0  # seconds; below the 90 s after which API servers and balancers close idle connections
-DEFAULT_SIZE = 64  # connections: more than writes are under way, so that none waits for one, nor the lease
+DEFAULT_SIZE = 96  # connections: more than writes are under way, so that none waits for one, nor the lease
 PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, seconds, tries
 
 

@@ -24,7 +24,7 @@ SLOWER = 3.0  # times as long as at best
 RELIEVED = 2 / 3  # of what is slow: the mean at which a saturated server is not saturated any more
 WEIGHT = 0.1  # of one answer in the mean
 COUNTED = 5.0  # times what is slow: an answer that takes longer counts as that, so that no single one is a load
-FORGETS = 1.00002  # by how much the best time grows with each answer: the way to the server may have become longer
+FORGETS = 1.00005  # by how much the best time grows with each answer: the way to the server may have become longer
 EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 
 

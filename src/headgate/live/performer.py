@@ -26,7 +26,7 @@ from headgate.model.keys import Key
 from headgate.model.settings import InformWithin
 
 WITHIN = InformWithin()
-CONCURRENCY = 32  # decisive writes under way
+CONCURRENCY = 64  # decisive writes under way
 BACKLOG_PAUSE = 0.1  # seconds that the next step waits for the decisive writes of the last ones, at most
 TRIES = 5  # of one request, where asking again is safe
 FIRST_RETRY = 0.1  # seconds, doubling

@@ -54,7 +54,7 @@ class BlockingServer:
         call = Call(request.method, request.path, request.query, request.content_type, request.body)
         asked = asyncio.run_coroutine_threadsafe(self._client.perform(call), self._loop)
         answer = asked.result(ANSWER_SECONDS)
-        warning = answer.headers.get(b"warning", b"").decode("latin-1")
+        warning = answer.header(b"warning").decode("latin-1")
         return Response(answer.status, msgspec.json.decode(answer.body), (warning,) if warning else ())
 
     def close(self) -> None:
