@@ -107,6 +107,9 @@ async def answers(client: Client, webhooks: ScriptedWebhooks, namespace: str, me
 
 
 def without_user(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without what differs: identities, and the managers of a Binding, which is stored nowhere."""
+    if request.get("subResource") == "binding":
+        request["object"]["metadata"].pop("managedFields", None)
     return {name: part for name, part in request.items() if name not in ("uid", "userInfo")}
 
 
