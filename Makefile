@@ -19,7 +19,7 @@ check: $(READY)  ## style, types, import contracts, sizes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=benchmarks:tests/kubernetes $(BIN)/mypy benchmarks
+	MYPYPATH=benchmarks:tests/kubernetes:tests/kueue $(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/tidy
 

@@ -182,15 +182,15 @@ class Meter:
     """How busy the machine is from now on."""
 
     def __init__(self) -> None:
-        self._started, self._busy, self._own = time.monotonic(), _machine_cpu(), time.process_time()
+        self._started, self._busy, self._own = time.monotonic(), machine_cpu(), time.process_time()
 
     def busy_beside(self, known: float) -> float:
         """CPUs busy on average with anything but this process and `known` CPU seconds."""
-        all_busy, own = _machine_cpu() - self._busy, time.process_time() - self._own
+        all_busy, own = machine_cpu() - self._busy, time.process_time() - self._own
         return max(0.0, all_busy - own - known) / (time.monotonic() - self._started)
 
 
-def _machine_cpu() -> float:
+def machine_cpu() -> float:
     """Seconds that all CPUs together were busy since the machine started."""
     user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = map(
         int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]

@@ -76,7 +76,12 @@ def workload(queue_name: str, kind: Class, index: int) -> QueuedWorkload:
 class Run:
     """Events in order of time: a workload arrives, ends, or has left after its eviction."""
 
-    def __init__(self, cohorts: int, queues: int, classes: tuple[Class, ...], settings: QuotaSettings) -> None:
+    def __init__(
+        self, cohorts: int, queues: int, classes: tuple[Class, ...], settings: QuotaSettings, period: float = 0.0
+    ) -> None:
+        """When quota is given back, workloads that wait are tried again after `period` seconds."""
+        self.period = period
+        self.waking: set[str] = set()  # cohorts whose workloads will be tried again
         made = [queue(cohort, index) for cohort in range(cohorts) for index in range(queues)]
         self.ledger = Ledger(made)
         self.pending = PendingQueues()
@@ -90,6 +95,7 @@ class Run:
         self.attempts: dict[Key, int] = {}
         self.pending_by_uid: dict[str, PendingWorkload] = {}
         self.waits: dict[int, list[float]] = {kind.priority: [] for kind in classes}
+        self.now = 0.0
         self.cycles = self.heads = self.admitted = self.evicted = 0
         for one in made:
             for kind in classes:
@@ -108,6 +114,7 @@ class Run:
         began = time.process_time()
         while self.events:
             now, _, what, one, attempt = heapq.heappop(self.events)
+            self.now = now
             self.happens(now, what, one, attempt)
             while self.events and self.events[0][0] == now:
                 _, _, what, one, attempt = heapq.heappop(self.events)
@@ -116,14 +123,25 @@ class Run:
         return time.process_time() - began
 
     def happens(self, now: float, what: str, one: PendingWorkload, attempt: int) -> None:
+        if what == "is tried again":
+            self.waking.discard(cohort_of(one))
+            self.pending.wake(one.queue, now)
+            return
         if what != "has left":
             self.ledger.forget_allocations(one.queue)  # a change from outside
         if what == "arrives":
             self.pending.add(one, now)
         elif self.attempts.get(one.key) == attempt and self.ledger.release(one.queue, one.workload.uid):
-            self.pending.wake(one.queue, now)
+            self.given_back(one, now)
             if what == "has left":
                 self.pending.add(one, now)
+
+    def given_back(self, one: PendingWorkload, now: float) -> None:
+        if not self.period:
+            self.pending.wake(one.queue, now)
+        elif cohort_of(one) not in self.waking:
+            self.waking.add(cohort_of(one))
+            self.at(now + self.period, "is tried again", one, 0)
 
     def decide(self, now: float) -> None:
         for outcomes in admit_all(self.pending, self.snapshot, self.settings, now):
@@ -149,15 +167,27 @@ class Run:
                 self.at(now + 0.001, "has left", one, self.attempts[one.key])
 
 
+def cohort_of(one: PendingWorkload) -> str:
+    return one.queue.rpartition("-queue-")[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, default="baseline")
     parser.add_argument("--fair", action="store_true", help="fair sharing instead of the classical order")
+    parser.add_argument(
+        "--requeue-period",
+        type=float,
+        default=0.0,
+        help="seconds after which waiting workloads are tried again when quota is given back: Kueue's are 1",
+    )
     arguments = parser.parse_args()
-    run = Run(*SHAPES[arguments.shape], QuotaSettings(fair=DEFAULT_FAIR if arguments.fair else ()))
+    settings = QuotaSettings(fair=DEFAULT_FAIR if arguments.fair else ())
+    run = Run(*SHAPES[arguments.shape], settings, arguments.requeue_period)
     seconds = run.go()
     rate = run.admitted / seconds
     print(f"{run.admitted} admissions, {run.evicted} evictions, {seconds:.2f} s of cpu time: {rate:.0f} admissions/s")
+    print(f"all ended after {run.now:.0f} s, in virtual time")
     print(f"{run.cycles} cycles, {run.heads} heads looked at, {1e6 * seconds / max(1, run.heads):.0f} us each")
     for priority, waits in run.waits.items():
         print(f"priority {priority}: {sum(waits) / len(waits):.1f} s from creation to admission, in virtual time")

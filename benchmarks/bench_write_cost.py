@@ -28,10 +28,11 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kubernetes"))
 
 from assets import MissingProgram
-from bench_queues_kubernetes import API, condition, install, until_quiet, workload
+from bench_queues_kubernetes import install, until_quiet
 from bench_quota import BASELINE
 from cluster import Cluster
 from objects import create_namespace, pod, pods_path
+from queue_load import API, condition, workload
 from wire import JSON_PATCH, MERGE_PATCH, Client, Server
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"

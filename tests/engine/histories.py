@@ -126,7 +126,7 @@ class Cluster:
                 scheduled = ScheduledCondition("True", "", "")
                 return replace(known, scheduled=scheduled, **started) if free else WriteError.CONFLICT
             case Evict():
-                return replace(known, deleted=self.now)
+                return replace(known, deleted=self.now + known.grace)
             case PatchStatus(change=Nomination(node=name)):
                 return replace(known, nominated=name)
             case PatchStatus(change=PodCondition(type="PodScheduled") as said):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from histories import PLAIN
 from volcano_scenes import group_key, queue
 
-from headgate.engine.scheduler.queue_capacity import opted_in
+from headgate.engine.scheduler.queue_refusals import opted_in
 from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
@@ -164,7 +164,8 @@ class QueueView:
 
     def _waits_for_node(self, other: Pod, one: Pod) -> bool:
         """Whether the other queue takes back a node, which it keeps from pods of a higher priority."""
-        return bool(other.nominated) and other.priority < one.priority and self.queue_of(other) != self.queue_of(one)
+        lower = self.order(other)[0] > self.order(one)[0]
+        return bool(other.nominated) and lower and self.queue_of(other) != self.queue_of(one)
 
     # what is kept for others
 

@@ -236,6 +236,20 @@ def test_a_gang_whose_eviction_has_begun_is_evicted_whole_and_not_the_gang_a_ter
     assert evictions(successor) == ["w0"]
 
 
+@pytest.mark.parametrize(
+    "other, evicted",
+    [
+        pytest.param(replace(RUNNING[1], created=500.0), ["w1"], id="was there already"),
+        pytest.param(replace(MARKED[1], created=999.0), ["w1"], id="is marked"),
+        pytest.param(replace(RUNNING[1], created=999.0), [], id="was made anew since"),
+    ],
+)
+def test_of_a_gang_whose_eviction_has_begun_a_pod_is_evicted_with_the_one_that_takes_its_time_if_it(other, evicted):
+    """Otherwise a pod that its controller makes anew would be evicted again, as long as another does not end."""
+    terminating = replace(MARKED[0], deleted=930.0, grace=30)  # since 900
+    assert evictions(Steps(*TWO, WHOLE, terminating, other)) == evicted
+
+
 def test_a_gang_that_a_marked_pod_moved_into_is_preempted_whole_with_marks_that_name_it():
     steps = Steps(*FOUR, WHOLE, SERVING, *SERVERS, MARKED[0], moved(MARKED[1]))
     steps.see(*RUNNING[:1], moved(RUNNING[1]))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
 from headgate.model.effects import Bind, PatchSpec, QueueReservation, RemoveGate
-from headgate.model.events import Gone, Outcome, TimerFired, WriteError
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_GATE, DequeueStrategy
@@ -27,6 +27,14 @@ def test_a_pod_that_reserves_and_names_a_queue_that_is_not_there_is_unschedulabl
     steps = Queues(queue("team", 1000), elsewhere("a"))
     steps.see(replace(elsewhere("a", of="gone", gated=False), reserved_at=0.0))
     assert steps.reasons == {"a": "SchedulingGated"}
+
+
+def test_a_pod_that_was_gated_and_let_in_within_one_step_is_tried_again_when_it_names_another_queue():
+    foreign = queued("a", gates=("example.com/theirs", QUEUE_GATE))
+    steps = Queues(queue("team", 0), queue("other", 1000), BIG)
+    steps.step(Observed(foreign), Observed(queued("a")))
+    assert steps.reasons["a"] == "SchedulingGated"
+    assert steps.see(queued("a", of="other")).bound == {"a": "n"}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +119,14 @@ def test_of_a_gang_in_a_fifo_queue_members_that_fit_do_not_wait_behind_the_oldes
     members = [grouped("m0", cpu=5000, created=1.0), grouped("m1", created=2.0), grouped("m2", created=3.0)]
     steps = Queues(queue("team", 3000, **FIFO), pod_group(members=2), BIG, *members)
     assert set(steps.bound) == {"m1", "m2"}
+
+
+def test_nobody_waits_behind_a_member_that_is_too_large_once_its_gang_starts_without_it():
+    large, small = grouped("large", cpu=3000, created=1.0), grouped("small", created=2.0)
+    steps = Queues(queue("team", 2000, **FIFO), pod_group(members=1), large, small)
+    assert steps.let_go == ["small"]
+    steps.see(queued("late", created=3.0))
+    assert steps.let_go == ["late"]
 
 
 def test_a_pod_whose_priority_falls_does_not_wait_behind_itself_nor_keep_its_place():

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import grouped, pod_group, queue, queued
 
-from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition
-from headgate.model.events import Gone, Observed, Outcome, WriteError
+from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition, WakeAt
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.pod import eviction_mark
 
 
@@ -221,6 +221,17 @@ def test_what_is_taken_back_keeps_no_pod_waiting(selector, stuck):
     again = queued("again", of="other", priority=9, shape=shape(1000, node_selector=selector))
     leaving = replace(OTHERS[1], version="2", deleted=deleted)
     steps.later(5, *map(Observed, (leaving, node("m", cpu=1000, labels={"zone": "b"}), again)))
+    assert steps.binds == {"again": "m"}
+
+
+def test_what_is_taken_back_keeps_a_pod_waiting_until_the_victim_should_be_gone_and_no_longer():
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    steps = Steps(*queues, FULL, *OTHERS, queued("mine", shape=shape(1000, node_selector=HERE)))
+    nominated(steps)
+    leaving, again = replace(OTHERS[1], version="2", deleted=30.0), queued("again", of="other", priority=9)
+    steps.later(5, *map(Observed, (leaving, node("m", cpu=1000), again)))
+    assert (steps.binds, steps.only(WakeAt).at) == ({}, 30.0)
+    steps.later(25, TimerFired("scheduling"))
     assert steps.binds == {"again": "m"}
 
 

@@ -8,7 +8,7 @@ from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queu
 
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
-from headgate.model.events import Gone, Outcome, WriteError, WritePermits
+from headgate.model.events import Gone, Observed, Outcome, WriteError, WritePermits
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
@@ -137,6 +137,19 @@ def test_a_group_in_queue_says_why_it_does_not_start(cpu, message):
     assert [(each.type, each.reason, each.message) for each in found.conditions] == [
         ("Unschedulable", "NotEnoughResources", message)
     ]
+
+
+@pytest.mark.parametrize("opted_in", [True, False], ids=["that asked for the gate", "that never asked for the gate"])
+def test_a_group_says_that_its_queue_has_no_capacity_any_more_for_pods(opted_in):
+    """A pod that no node fits reserves nothing if it never asked for the gate: what it fitted others may use up."""
+    waits = grouped("m0", gated=False, scheduled=ScheduledCondition("False", "Unschedulable", ""))
+    waits = waits if opted_in else replace(waits, annotations={})
+    steps = Steps(queue("team", 1000), pod_group(members=1), node("n", cpu=100), waits)
+    assert [each.message for each in group(steps).conditions] == ["0 of 1 needed pods have a node"]
+    (patch,) = [each for each in steps.effects if isinstance(getattr(each, "change", None), PodGroupStatus)]
+    said = pod_group(members=1, version="2", conditions=patch.change.conditions)
+    steps.step(Outcome(patch), Observed(said), Observed(queue("team", 500, version="2")))
+    assert [each.message for each in group(steps).conditions] == ["queue team has no capacity for its pods"]
 
 
 def test_a_group_is_pending_while_its_queue_has_no_capacity_for_its_min_resources():

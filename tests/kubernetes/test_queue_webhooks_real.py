@@ -12,6 +12,7 @@ import yaml
 from children import eventually, free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
+from objects import remove_all
 from ours import OurProcess
 from test_workload_admission_real import CONFIGURATIONS, run_install
 from wire import Answer, Client
@@ -98,6 +99,7 @@ async def asked(
     listen = ("--webhook-listen", f"127.0.0.1:{port}", "--lease-namespace", OWN_NAMESPACE)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases"
     held = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": "2036-01-01T00:00:00.000000Z"}
+    await remove_all(client, lease)  # one that was given up stays as an object
     await client.create(lease, {"metadata": {"name": "headgate"}, "spec": held})
     process = start("--config", str(config), "--roles", "quota,integrations", *listen)
     eventually("the server asks and trusts us", lambda: answers(cluster))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 
 import pytest
 from fleet_scenes import FLAVORS
@@ -63,6 +65,46 @@ def test_how_many_may_be_under_way(answers, size, is_saturated):
 )
 def test_how_long_the_server_is_left_alone_after_an_informative_write(answers, took, age, rest):
     assert window(*answers).rest(took, age) == pytest.approx(rest)
+
+
+BUSY_SECONDS, DECISIONS = 100, 75  # of load; decisive writes a second
+
+
+@pytest.mark.parametrize(
+    "mean, spread, most",
+    [
+        pytest.param(0.06, 0.6, 3, id="somewhat slower than what is slow"),
+        pytest.param(0.06, 1.0, 4, id="the same, some of them much slower, most of them quicker"),
+        pytest.param(0.05, 0.6, 4, id="as slow as what is slow"),
+        pytest.param(0.15, 1.0, 2, id="much slower"),
+    ],
+)
+def test_a_busy_server_that_has_its_good_moments_gets_a_trickle(mean, spread, most):
+    """Where its answers waver around what is slow, no good moment opens the window for long."""
+    chance, made = random.Random(1), window(*[QUICK] * 100)
+    informative, free_at = 0, [0.0] * MOST
+    for number in range(BUSY_SECONDS * DECISIONS):
+        now = number / DECISIONS
+        made.answered(_takes(chance, mean, spread))
+        for place in range(made.size):
+            if free_at[place] <= now:
+                took = _takes(chance, mean, spread)
+                made.answered(took)
+                free_at[place] = now + took + made.rest(took, 0.0)
+                informative += 1
+    assert informative / BUSY_SECONDS <= most
+
+
+def _takes(chance: random.Random, mean: float, spread: float) -> float:
+    return chance.lognormvariate(math.log(mean) - spread**2 / 2, spread)
+
+
+def test_an_idle_server_is_known_again_by_a_few_seconds_of_informative_writes():
+    made, seconds = window(*[QUICK] * 50, *[LONG] * 500), 0.0
+    while made.size < MOST:
+        made.answered(QUICK)
+        seconds += (QUICK + made.rest(QUICK, 0.0)) / made.size
+    assert seconds < WITHIN.idle
 
 
 @pytest.mark.parametrize(

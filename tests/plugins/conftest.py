@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from headgate.ui.cli import main
 
 PACKAGE = Path(__file__).parent / "annotation_gate"
 HEADGATE = (sys.executable, "-c", "from headgate.ui.cli import main; main()")
@@ -26,8 +29,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Done:
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
+    """How a command ended: its exit status, what it printed and what it said on standard error."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
 
     def decisions(self, name: str) -> list[tuple[float, str, str]]:
         journal: list[dict[str, Any]] = json.loads(self.out)["journal"]
@@ -35,19 +40,29 @@ class Done:
 
 
 @pytest.fixture
-def headgate(installed: Path, tmp_path: Path) -> Callable[..., Done]:
-    """The command, in an environment with the plugins installed; JSON is YAML."""
+def simulate(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Done]:
+    """`headgate simulate`, where the plugins are installed; JSON is YAML."""
+    monkeypatch.syspath_prepend(installed)
 
-    def call(command: str, document: dict[str, Any], *options: str) -> Done:
+    def call(document: dict[str, Any]) -> Done:
         file = tmp_path / "input.yaml"
         file.write_text(json.dumps(document))
-        arguments = [command, *(str(file) if option == "FILE" else option for option in options)]
+        done = CliRunner().invoke(main, ["simulate", str(file), "--output", "json"])
+        return Done(done.exit_code, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture
+def headgate(installed: Path, tmp_path: Path) -> Callable[..., Done]:
+    """The command as a process of its own, in an environment with the plugins installed."""
+
+    def call(*arguments: str) -> Done:
         environment = {**os.environ, "PYTHONPATH": str(installed), "HOME": str(tmp_path)}
         environment.pop("KUBECONFIG", None)
-        return Done(
-            subprocess.run(
-                [*HEADGATE, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-            )
+        done = subprocess.run(
+            [*HEADGATE, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )
+        return Done(done.returncode, done.stdout, done.stderr)
 
     return call

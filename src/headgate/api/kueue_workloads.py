@@ -223,6 +223,7 @@ REMEMBERED = 16_384
 """How many specs are kept decoded; the one not seen for longest goes first."""
 
 _OWN_TOGETHER = {("v1", "Pod"): Kind.POD, ("apps/v1", "StatefulSet"): Kind.STATEFUL_SET}
+_WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -345,7 +346,7 @@ def workload_of(
     owners = _together(metadata) if metadata.owner_references else ()
     owner = _owner(metadata, owners) if metadata.owner_references else None
     return QueuedWorkload(
-        key=metadata.key(Kind.KUEUE_WORKLOAD),
+        key=metadata.key(_WORKLOAD),
         uid=metadata.uid,
         version=metadata.resource_version,
         created=metadata.created,

@@ -22,7 +22,9 @@ LIMIT = 20_000
 """The most objects, and parts of objects, in the cache; when there are more, it is cleared."""
 
 B = TypeVar("B", bound=Hashable)
+_WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums
 _WithStatus = QueuedWorkload | ClusterQueue | LocalQueue
+_WITH_STATUS = (QueuedWorkload, ClusterQueue, LocalQueue)
 """Kinds whose status, which changes most often, is decoded separately."""
 _UNREADABLE = (KeyError, MsgspecError, InvalidField)
 """Raised for a malformed part; `decode` then names the field."""
@@ -96,9 +98,9 @@ class Rereading:
         version = metadata.get("resourceVersion", "")
         if not isinstance(version, str):
             return None
-        if was is not metadata and not _are_same({**was, "resourceVersion": version}, metadata):
+        if was is not metadata and not _differ_in_version_only(was, metadata):
             return None
-        if not isinstance(found, (QueuedWorkload, ClusterQueue, LocalQueue)):
+        if not isinstance(found, _WITH_STATUS):
             return structs.replace(found, version=version) if _have_same_parts(before, value) else None
         if value.get("spec") is not before.get("spec"):
             return None
@@ -117,7 +119,7 @@ class Rereading:
             return None
 
     def _read_anew(self, kind: Kind, value: Json) -> Object | None:
-        by_parts = self._read_by_parts(value) if kind is Kind.KUEUE_WORKLOAD else None
+        by_parts = self._read_by_parts(value) if kind is _WORKLOAD else None
         return read_once(kind, value) if by_parts is None else by_parts
 
     def _read_by_parts(self, value: Json) -> QueuedWorkload | None:
@@ -150,11 +152,14 @@ class Rereading:
         return made
 
 
-def _are_same(one: Json, other: Json) -> bool:
+def _differ_in_version_only(one: Json, other: Json) -> bool:
     """On the wire. Versions of one object share what has not changed, so most often nothing is encoded for it."""
-    if list(one) == list(other) and all(map(is_, one.values(), other.values())):
-        return True
-    return _ENCODER.encode(one) == _ENCODER.encode(other)
+    version = other.get("resourceVersion")
+    if list(one) == list(other):
+        differing = len(one) - sum(map(is_, one.values(), other.values()))
+        if differing == (one.get("resourceVersion") is not version):
+            return True
+    return _ENCODER.encode({**one, "resourceVersion": version}) == _ENCODER.encode(other)
 
 
 def _have_same_parts(one: Json, other: Json) -> bool:

@@ -294,25 +294,25 @@ class ApiServer:
             if review is None:
                 raise
             return Response(201, review)
-        dry_run, subresource = bool(request.query) and _is_dry_run(request), target.subresource
-        manager = "" if not self._tracks_fields else field_manager(request.method, request.query, request.user_agent)
         info = RequestInfo(
             served,
             target.namespace,
             target.name,
             request.user,
             now,
-            subresource,
-            dry_run,
-            manager=manager,
-            groups=request.groups,
-            answers=answers,
+            target.subresource,
+            bool(request.query) and _is_dry_run(request),
+            [],
+            field_manager(request.method, request.query, request.user_agent) if self._tracks_fields else "",
+            request.groups,
+            answers,
         )
         code, value = self._answer_resolved(request, info)
-        render = rendering(served.type, request.accept, request.query) if request.accept else None
-        if render is not None and value["kind"] != "Status":
-            value = render(value, now)
-        return Response(code, value, tuple(info.warnings))
+        if request.accept:
+            render = rendering(served.type, request.accept, request.query)
+            if render is not None and value["kind"] != "Status":
+                value = render(value, now)
+        return Response(code, value, tuple(info.warnings)) if info.warnings else Response(code, value)
 
     def _document(self, request: Request) -> Response | None:
         """What is at a path that names no resource."""
@@ -353,14 +353,8 @@ class ApiServer:
     def _answer_object(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         served = info.served
         match request.method:
-            case "PATCH" if self._tracks_fields and request.content_type == APPLY:
-                return self._apply(request, info)
             case "PATCH":  # as most are
-                if request.query:
-                    forced(request.query, applies=False)
-                patch = decode_patch(request.body, request.content_type, served)
-                validation = field_validation(request.method, request.query)
-                return 200, self._writer.patch(info, validated_patch(info, patch, validation))
+                return self._patch(request, info)
             case "GET":
                 return 200, served.shown(get_existing(info).value)
             case "PUT":
@@ -387,6 +381,15 @@ class ApiServer:
         validate_fields(info, value, field_validation(request.method, request.query))
         self._namespaces.refuse_unless_active(info, value["metadata"].get("name") or "")
         return 201, self._writer.create(info, value)
+
+    def _patch(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        if self._tracks_fields and request.content_type == APPLY:
+            return self._apply(request, info)
+        if request.query:
+            forced(request.query, applies=False)
+        patch = decode_patch(request.body, request.content_type, info.served)
+        validation = field_validation(request.method, request.query)
+        return 200, self._writer.patch(info, validated_patch(info, patch, validation))
 
     def _apply(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         force = forced(request.query, applies=True)

@@ -16,51 +16,46 @@ class Deadlines(Generic[K]):
     """At most one deadline for each key; the last one set counts. Equal deadlines come in the order they were set."""
 
     def __init__(self) -> None:
-        self._at: dict[K, tuple[float, int]] = {}
+        self._set: dict[K, tuple[float, int, K]] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
 
     def __contains__(self, key: K) -> bool:
-        return key in self._at
+        return key in self._set
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._set)
 
     def set(self, key: K, at: float) -> None:
-        known = self._at.get(key)
-        if known is not None and known[0] == at:
-            return
-        self._sequence += 1
-        self._at[key] = at, self._sequence
-        heapq.heappush(self._heap, (at, self._sequence, key))
-        if len(self._heap) > 2 * len(self._at) + 64:
-            self._drop_replaced()
+        known = self._set.get(key)
+        if known is None or known[0] != at:
+            self._sequence += 1
+            self._set[key] = entry = at, self._sequence, key
+            heapq.heappush(self._heap, entry)
+            if len(self._heap) > 2 * len(self._set) + 64:  # most were replaced or dropped
+                self._heap = list(self._set.values())
+                heapq.heapify(self._heap)
 
     def drop(self, key: K) -> None:
-        self._at.pop(key, None)
+        self._set.pop(key, None)
 
     def due(self, now: float) -> list[K]:
         """Removes and returns the keys whose deadline has come, earliest first."""
         due: list[K] = []
         heap = self._heap
         while heap and heap[0][0] <= now:
-            at, sequence, key = heapq.heappop(heap)
-            if self._at.get(key) == (at, sequence):
-                del self._at[key]
-                due.append(key)
+            entry = heapq.heappop(heap)
+            if self._set.get(entry[2]) is entry:
+                del self._set[entry[2]]
+                due.append(entry[2])
         return due
 
     def next_deadline(self) -> float | None:
         """The earliest deadline; None when there is none."""
         heap = self._heap
-        while heap and self._at.get(heap[0][2]) != heap[0][:2]:
+        while heap and self._set.get(heap[0][2]) is not heap[0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
-
-    def _drop_replaced(self) -> None:
-        """Entries that were replaced or dropped stay in the heap until they come up; here they are swept out."""
-        self._heap = [(at, sequence, key) for key, (at, sequence) in self._at.items()]
-        heapq.heapify(self._heap)
 
 
 class HasDeadline(Protocol):

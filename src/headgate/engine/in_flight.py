@@ -54,6 +54,10 @@ class WriteResult(Enum):
     REFUSED = auto()  # the server will never accept it for this version of the object
 
 
+_SENT, _ACCEPTED = WriteState.SENT, WriteState.ACCEPTED  # found sooner than members of enums
+_PENDING, _CONFIRMED = WriteResult.PENDING, WriteResult.CONFIRMED
+
+
 class InFlightWrite(Struct, Generic[W]):
     write: W
     base: str  # the version it was made from; empty where it is made from none
@@ -116,17 +120,17 @@ class InFlightWrites(Generic[S, W]):
     def answer(self, slot: S, write: W, trouble: WriteError | None, observed: str, now: float) -> WriteResult | None:
         """What the server's answer means, given the version observed last; None when the write is not in flight."""
         flight = self._writes.get(slot)
-        if flight is None or (flight.write != write and write not in flight.joined):
+        if flight is None or (flight.write is not write and flight.write != write and write not in flight.joined):
             return None
         policy, moved = self._policy, observed != flight.base
         if trouble is None:
             if policy.patience is None or moved or flight.is_seen:
-                return self._settle(slot, WriteResult.CONFIRMED)
-            if flight.state is WriteState.SENT:
-                flight.state = WriteState.ACCEPTED
+                return self._settle(slot, _CONFIRMED)
+            if flight.state is _SENT:
+                flight.state = _ACCEPTED
                 self._unanswered.pop(slot, None)
-                self._set_deadline(slot, now + policy.patience, policy.idle_nets)
-            return WriteResult.PENDING
+                self._set_deadline(flight, slot, now + policy.patience, policy.idle_nets)
+            return _PENDING
         if trouble is WriteError.GONE or (trouble is WriteError.REFUSED and policy.refusal_rest is None):
             return self._settle(slot, WriteResult.REFUSED)
         if moved:
@@ -135,7 +139,7 @@ class InFlightWrites(Generic[S, W]):
             self._count_failure(slot, flight.base)
             self._unanswered.pop(slot, None)
             flight.state = WriteState.REFUSED
-            self._set_deadline(slot, now + policy.refusal_rest, policy.idle_nets)
+            self._set_deadline(flight, slot, now + policy.refusal_rest, policy.idle_nets)
         else:
             self._back_off(slot, WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED, now)
         return WriteResult.PENDING
@@ -174,7 +178,7 @@ class InFlightWrites(Generic[S, W]):
     def confirm(self, slot: S) -> None:
         """The observed object shows what was written, whatever the answer will be."""
         if slot in self._writes:
-            self._settle(slot, WriteResult.CONFIRMED)
+            self._settle(slot, _CONFIRMED)
 
     def see(self, slot: S) -> None:
         """The observed object shows what was written. Until the server has accepted it the write stays in flight:
@@ -204,8 +208,7 @@ class InFlightWrites(Generic[S, W]):
                 del self._writes[slot]
                 yield slot, flight.write, WriteResult.FORGOTTEN
 
-    def _set_deadline(self, slot: S, at: float, idle: bool) -> None:
-        flight = self._writes[slot]
+    def _set_deadline(self, flight: InFlightWrite[W], slot: S, at: float, idle: bool) -> None:
         if flight.has_deadline:
             self._drop_deadline(slot)
         flight.has_deadline = True
@@ -222,7 +225,7 @@ class InFlightWrites(Generic[S, W]):
         flight.state = state
         self._unanswered.pop(slot, None)
         failures = self._count_failure(slot, flight.base)
-        self._set_deadline(slot, now + self._policy.backoff.after(failures), idle=False)
+        self._set_deadline(flight, slot, now + self._policy.backoff.after(failures), idle=False)
 
     def _count_failure(self, slot: S, base: str) -> int:
         failures, version = self._failures.get(slot, (0, base))

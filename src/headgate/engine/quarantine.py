@@ -392,6 +392,8 @@ class GuardedEngine:
         for event in batch:
             if isinstance(event, Observed):
                 self._known[event.object.key] = event.object
+            elif isinstance(event, Outcome):
+                continue
             elif isinstance(event, Unreadable):
                 return False
             elif isinstance(event, Gone):

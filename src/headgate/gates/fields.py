@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.model.admission import AdmissionAllowed, AdmissionDenied, AdmissionResponse, Json, Memoize, unmemoized
+from headgate.model.admission import AdmissionAllowed, AdmissionDenied, AdmissionResponse, Json
 
 NEGATIVE = "must be greater than or equal to 0"
 ALLOWED = AdmissionAllowed()
@@ -143,31 +143,19 @@ class _ReadStatus(_Part, frozen=True):
     ready_replicas: int | None = None
 
 
-class _SpecAlone(_Part, frozen=True):
-    spec: _ReadSpec | None = None
-
-
-class _BesideSpec(_Part, frozen=True):
+class _ReadObject(_Part, frozen=True):
     metadata: _ReadMetadata | None = None
+    spec: _ReadSpec | None = None
     status: _ReadStatus | None = None
 
 
 LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
 
 
-def is_well_typed(value: Json, memoize: Memoize = unmemoized) -> bool:
-    """Whether all fields that handlers read have the right types. Many objects share one spec."""
-    spec = value.get("spec")
-    return memoize(_is_spec, spec, spec) and _is_of_type(value, _BesideSpec)
-
-
-def _is_spec(spec: object) -> bool:
-    return _is_of_type({"spec": spec}, _SpecAlone)
-
-
-def _is_of_type(value: Json, kind: type[_Part]) -> bool:
+def is_well_typed(value: Json) -> bool:
+    """Whether all fields that handlers read have the right types."""
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, _ReadObject)
     except (msgspec.ValidationError, RecursionError):
         return False
     return True

@@ -204,15 +204,25 @@ def _pod_sets(value: Json) -> Sequence[Json]:
 
 
 def _of_well_typed(handler: AdmissionHandler) -> AdmissionHandler:
-    """Allows objects whose fields have wrong types: the server's own validation names those best."""
+    """Allows objects whose fields have wrong types: the server's own validation names those best.
+
+    Most are allowed as they are, whatever their types, so these are looked at last.
+    """
 
     def handle_well_typed(request: AdmissionRequest, settings: WebhookSettings) -> HandlerResult:
-        for value in (request.new, request.old):
-            if value is not None and not is_well_typed(value, request.memoize):
-                return ALLOWED
-        return handler(request, settings)
+        try:
+            result = handler(request, settings)
+        except Exception:
+            if _has_right_types(request):
+                raise
+            return ALLOWED
+        return result if result is ALLOWED or _has_right_types(request) else ALLOWED
 
     return handle_well_typed
+
+
+def _has_right_types(request: AdmissionRequest) -> bool:
+    return is_well_typed(request.new) and (request.old is None or is_well_typed(request.old))
 
 
 _HANDLERS: Mapping[AdmissionWebhook, AdmissionHandler] = {

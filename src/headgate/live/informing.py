@@ -16,35 +16,29 @@ from headgate.model.keys import Key, Target
 from headgate.model.settings import InformWithin
 
 MOST, FEWEST = 16, 0.1  # informative writes under way; below 1 it is one, with a rest after it
-SHRINKS = 0.9  # times, with each answer of a saturated server
+SHRINKS = 0.9  # times, with each answer of a saturated server; below 1 it grows again by as much
 LONGEST_REST = 1.0  # seconds; half of that while some are overdue
 WAITED_FOR = 8  # beside these, whatever the server has to do: what other programs wait for
 SLOW = 0.05  # seconds: a server that answers sooner is not saturated
 SLOWER = 3.0  # times as long as at best
+RELIEVED = 2 / 3  # of what is slow: the mean at which a saturated server is not saturated any more
 WEIGHT = 0.1  # of one answer in the mean
 COUNTED = 5.0  # times what is slow: an answer that takes longer counts as that, so that no single one is a load
-FORGETS = 1.0001  # by how much the best time grows with each answer: the way to the server may have become longer
+FORGETS = 1.00002  # by how much the best time grows with each answer: the way to the server may have become longer
 EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 
 
 class InformWindow:
     """How many informative writes may be under way, by how long the server takes to answer: additive increase,
-    multiplicative decrease, also below one.
+    multiplicative decrease; below one both are multiplicative, so that a single good moment of a busy server opens it
+    no further than a bad one closes it.
     """
 
     def __init__(self, within: InformWithin) -> None:
         self._within = within
         self._size = float(MOST)
         self._best, self._mean = math.inf, 0.0
-
-    @property
-    def is_saturated(self) -> bool:
-        """Whether the server takes much longer than it would if it had nothing else to do."""
-        return self._mean > self._slow
-
-    @property
-    def _slow(self) -> float:
-        return max(SLOW, SLOWER * self._best)
+        self.is_saturated = False  # whether the server takes much longer than it would if it had nothing else to do
 
     @property
     def most_late(self) -> float:
@@ -59,11 +53,13 @@ class InformWindow:
     def answered(self, seconds: float) -> None:
         """The server took so long for a write, from when it could have been sent."""
         self._best = min(self._best * FORGETS, seconds)
-        self._mean += WEIGHT * (min(seconds, COUNTED * self._slow) - self._mean)
+        slow = max(SLOW, SLOWER * self._best)
+        self._mean += WEIGHT * (min(seconds, COUNTED * slow) - self._mean)
+        self.is_saturated = self._mean > (RELIEVED * slow if self.is_saturated else slow)
         if self.is_saturated:
             self._size = max(FEWEST, self._size * SHRINKS)
         else:
-            self._size = min(MOST, self._size + 1 / max(1.0, self._size))
+            self._size = min(MOST, self._size + 1 / self._size if self._size >= 1 else self._size / SHRINKS)
 
     def rest(self, seconds: float, age: float) -> float:
         """Seconds until another may follow one that took so long, where the oldest that waits is so old."""

@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from enum import Enum, auto
+from enum import IntEnum
 from typing import Protocol
 
 from headgate.api.requests import Call, calls_for, trouble_of
@@ -55,11 +55,11 @@ class WriteObserver(Protocol):
         """An informative write took the place of an earlier one that was not sent yet."""
 
 
-class InformLine(Enum):
+class InformLine(IntEnum):
     """Informative writes are of two lines, each with its own bound of those under way."""
 
-    WAITED_FOR = auto()  # by other programs, such as autoscalers
-    OTHERS = auto()
+    WAITED_FOR = 0  # by other programs, such as autoscalers
+    OTHERS = 1
 
 
 class Performer:
@@ -83,7 +83,7 @@ class Performer:
         self._awaited: AwaitedPermits | None = None  # since when by the clock
         self._given = 0  # permits that no step has taken yet
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
-        self._informing = dict.fromkeys(InformLine, 0)  # writes under way, or at rest after one
+        self._informing = [0 for _ in InformLine]  # writes under way, or at rest after one
         self._group: asyncio.TaskGroup | None = None  # while it runs
         self._under_way = 0
         self._parked: deque[asyncio.Future[None]] = deque()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -21,6 +21,7 @@ from headgate.model.objects import Object
 from headgate.simulator.faults import FaultInjector, ObservationFault
 
 ObjectChange = Observed | Gone
+_PRESENT = ("ADDED", "MODIFIED")
 NO_QUERY: Mapping[str, str] = {}
 Dated = tuple[int, ObjectChange]
 """A change with its resource version."""
@@ -120,38 +121,31 @@ class Feed:
         """The changes, applied to `objects` and `unreadable`."""
         fresh: list[Dated] = []
         for event in events:
-            change = self._change(kind, event) or self._cannot_read(kind, event)
-            if isinstance(change, Observed):
-                self.unreadable.pop(change.object.key, None)
-                self.objects[change.object.key] = change.object
-            elif change is not None:
-                self.objects.pop(change.key, None)
-                if event.type == "DELETED":
-                    self.unreadable.pop(change.key, None)
-            else:
-                continue
-            fresh.append((event.version, change))
+            seen = self._read(kind, event.shown.value) if event.type in _PRESENT else None
+            if seen is not None:
+                key = seen.key
+                if self.unreadable:
+                    self.unreadable.pop(key, None)
+                self.objects[key] = seen
+                fresh.append((event.version, Observed(seen)))
+            elif event.type != "BOOKMARK":
+                fresh += [(event.version, gone) for gone in self._not_there(kind, event)]
         return fresh
 
-    def _change(self, kind: Kind, event: WatchEvent) -> ObjectChange | None:
-        """None for a bookmark and for an object that cannot be decoded."""
-        value = event.shown.value
-        if event.type == "DELETED":
-            gone = value["metadata"]
-            return Gone(Key(kind, gone.get("namespace") or "", gone["name"]), gone["uid"])
-        seen = self._read(kind, value) if event.type != "BOOKMARK" else None
-        return None if seen is None else Observed(seen)
-
-    def _cannot_read(self, kind: Kind, event: WatchEvent) -> Gone | None:
-        """Keeps the object in `unreadable` for our process; for others it is gone if it could be decoded before."""
-        if event.type == "BOOKMARK":
-            return None
+    def _not_there(self, kind: Kind, event: WatchEvent) -> Iterator[Gone]:
+        """An object that cannot be decoded is `unreadable`: for others than our process, it is gone if it could be."""
         value = event.shown.value
         metadata = value["metadata"]
         key, uid = Key(kind, metadata.get("namespace") or "", metadata["name"]), metadata["uid"]
+        known = self.objects.pop(key, None)
+        if event.type == "DELETED":
+            self.unreadable.pop(key, None)
+            yield Gone(key, uid)
+            return
         about = Identity(key, uid, metadata["resourceVersion"])
         self.unreadable[key] = unreadable(about, msgspec.json.encode(value), why_unreadable(kind, value))
-        return Gone(key, uid) if key in self.objects else None
+        if known is not None:
+            yield Gone(key, uid)
 
 
 class DelayedObservations:

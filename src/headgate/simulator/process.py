@@ -47,6 +47,7 @@ from headgate.simulator.observing import DelayedObservations, Feed, ObjectChange
 
 SetTimer = Callable[[WakeAt], None]
 Send = Callable[[Write, float], Outcome]
+_POD = Kind.POD  # found sooner than members of enums
 CHECKED = KNOWN_KINDS | CAPACITY_KINDS
 """The kinds of objects that invariants are about."""
 
@@ -236,7 +237,7 @@ class Process:
 
     def _write(self, write: Write, now: float) -> None:
         """Performs a write; invariants concern writes to pods only."""
-        of_pod = not isinstance(write, Create) and write.target.key.kind is Kind.POD
+        of_pod = not isinstance(write, Create) and write.target.key.kind is _POD
         if of_pod:
             check_gates(write, self.journal)
         outcome = self._tried(write, self._send, now) if self._connected else _unreachable(write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct, structs
@@ -139,6 +140,7 @@ class ConfiguredPlugin(Protocol):
         """The plugin that handles requests of this class; None if nothing is configured for it."""
 
 
+_version_of = attrgetter("version")
 _RequestClass = tuple[ServedResource, str, str, str, Groups]
 """Resource, verb, subresource, user and groups of a request."""
 
@@ -271,9 +273,7 @@ class AdmissionChain:
 
     def admission_of(self, verb: str, info: RequestInfo, old: Json | None) -> WriteAdmission | None:
         """The admission of a write that replaces `old`; None if no plugin applies."""
-        configured = 0
-        for collection in self._configurations:
-            configured += collection.version
+        configured = sum(map(_version_of, self._configurations))
         if configured != self._configured:
             self._configured = configured
             self._applicable.clear()

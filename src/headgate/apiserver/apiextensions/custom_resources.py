@@ -165,8 +165,11 @@ class Schema:
             return self.prune(self.default(value))
         result = value
         for name, part in self._rewriting:
-            if name in value and (completed := part.checked(value[name]).completed) is not value[name]:
-                result = {**result, name: completed}
+            if name in value:
+                field = value[name]
+                completed = (part.known.get(id(field)) or part.checked(field)).completed
+                if completed is not field:
+                    result = {**result, name: completed}
         return result
 
     def with_status(self, old: Json, status: Any) -> Any:
@@ -180,8 +183,11 @@ class Schema:
             return sorted(path.removeprefix(".") for path in dropped_fields(value, self.prune(value)))
         found: list[str] = []
         for name, part in self._rewriting:
-            if name in value and (unknown := part.checked(value[name]).unknown):
-                found += [f"{name}{path}" for path in unknown]
+            if name in value:
+                field = value[name]
+                known = part.known.get(id(field)) or part.checked(field)
+                if known.unknown:
+                    found += [f"{name}{path}" for path in known.unknown]
         if not self._names.issuperset(value):
             found += [name for name in value if name not in self._names]
         return sorted(found) if found else ()
@@ -209,11 +215,14 @@ class Schema:
 
     def _depends_on_spec_and_status(self, new: Json, old: Json) -> bool:
         """Whether nothing else decides if the new status is accepted in place of the old one as it is."""
-        if not self._rules.read_spec_and_status_only or not _PLAIN_FIELDS.issuperset((*new, *old)):
+        if not (
+            self._rules.read_spec_and_status_only and _PLAIN_FIELDS.issuperset(new) and _PLAIN_FIELDS.issuperset(old)
+        ):
             return False
-        if "status" not in new or None in (*new.values(), *old.values()):
+        if "status" not in new or None in new.values() or None in old.values():
             return False
-        return "status" in self._fields and self._fields["status"].is_valid(new["status"])
+        part = self._fields.get("status")
+        return part is not None and part.is_valid(new["status"])
 
     def _status_errors(self, new: Json) -> list[FieldError]:
         status, part = new.get("status"), self._fields.get("status")
@@ -273,24 +282,23 @@ class SchemaField:
         self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
         self.rewrites = self._default is not None or self._prune is not None
         self._passes = compile_fast_path(schema)
-        self._checked: Cache[int, _CheckedValue] = Cache(SCHEMA_FIELDS)
+        self.known: Cache[int, _CheckedValue] = Cache(SCHEMA_FIELDS)  # what was checked, by the identity of the value
         self.is_valid: Test = self._is_cached_valid if not _NESTED.isdisjoint(schema) else self._passes
         """Whether a value is complete and valid; False may also mean unknown. Scalars are not worth caching."""
 
+    def _is_cached_valid(self, value: Any) -> bool:
+        return (self.known.get(id(value)) or self.checked(value)).valid
+
     def checked(self, value: Any) -> _CheckedValue:
         """What is known of the value, the identical for identical values."""
-        return self._checked.get(id(value)) or self._check(value)
-
-    def _is_cached_valid(self, value: Any) -> bool:
-        return (self._checked.get(id(value)) or self._check(value)).valid
-
-    def _check(self, value: Any) -> _CheckedValue:
+        if (known := self.known.get(id(value))) is not None:
+            return known
         if self._passes(value):
             known = _CheckedValue(value, value, True)
         else:
             unknown = () if self._prune is None else tuple(dropped_fields(value, self._prune(value)))
             known = _CheckedValue(value, self._rewritten(value), False, unknown)
-        self._checked.put(id(value), known)
+        self.known.put(id(value), known)
         return known
 
     def _rewritten(self, value: Any) -> Any:

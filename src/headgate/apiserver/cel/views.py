@@ -163,14 +163,13 @@ class _ReducedField:
 
     def __init__(self, reduced: Reduction) -> None:
         self._reduced = reduced
-        self._known: Cache[int, tuple[Any, bytes]] = Cache(REDUCED_FIELDS)
+        self.known: Cache[int, tuple[Any, bytes]] = Cache(REDUCED_FIELDS)
 
-    def text(self, value: Any) -> bytes:
-        known = self._known.get(id(value))
-        if known is None:
-            known = (value, self._reduced(value))
-            self._known.put(id(value), known)
-        return known[1]
+    def reduce(self, value: Any) -> tuple[Any, bytes]:
+        """Reduces a value that is not `known`."""
+        reduced = (value, self._reduced(value))
+        self.known.put(id(value), reduced)
+        return reduced
 
 
 class ObjectView:
@@ -198,7 +197,11 @@ class ObjectView:
             return None
         found: list[bytes | None] = []
         for name, part in self._parts:
-            found.append(part.text(value[name]) if name in value else None)
+            if name in value:
+                field = value[name]
+                found.append((part.known.get(id(field)) or part.reduce(field))[1])
+            else:
+                found.append(None)
         return tuple(found)
 
 

@@ -176,22 +176,20 @@ def decode_configuration(body: bytes) -> Json:
 
 def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patch:
     """The patch in a body."""
-    media = _media_type(content_type)
-    if media == JSON:
-        return partial(_apply, _json_patched, decode_json_patch(body))
-    apply = _PATCHES.get((media, served.custom))
-    if media == STRATEGIC and not served.custom:
-        apply = partial(apply_strategic_patch, kind=type_of(served.api_version, served.type.kind))
+    apply = _PATCHES.get((content_type, served.custom))  # as most say it
     if apply is None:
-        raise _unsupported(served)
+        media = content_type.partition(";")[0].strip()
+        if media == JSON:
+            return partial(_apply, _json_patched, decode_json_patch(body))
+        apply = _PATCHES.get((media, served.custom))
+        if media == STRATEGIC and not served.custom:
+            apply = partial(apply_strategic_patch, kind=type_of(served.api_version, served.type.kind))
+        if apply is None:
+            raise _unsupported(served)
     try:
         return partial(_apply, apply, _decoded(body, served))
     except msgspec.DecodeError as error:
         raise bad_request(f"error decoding patch: {error}") from None
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].strip()
 
 
 def _unsupported(served: ServedResource) -> StatusError:

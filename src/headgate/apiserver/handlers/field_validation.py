@@ -34,11 +34,13 @@ _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOpti
 
 def field_validation(method: str, query: Mapping[str, str]) -> FieldValidation | None:
     """What the request asks for, if it does."""
-    asked = query.get("fieldValidation", "") if query else ""
+    asked = query.get("fieldValidation") if query else None
+    if not asked:
+        return None
     if asked not in _ACCEPTED:
         wrong = not_supported("fieldValidation", asked, _ACCEPTED)
         raise invalid(_OPTIONS.get(method, "CreateOptions"), "meta.k8s.io", "", [wrong])
-    return FieldValidation(asked) if asked else None
+    return FieldValidation(asked)
 
 
 def field_manager(method: str, query: Mapping[str, str], user_agent: str) -> str:
@@ -82,38 +84,40 @@ def forced(query: Mapping[str, str], *, applies: bool) -> bool:
 
 def validate_fields(info: RequestInfo, value: Json, validation: FieldValidation | None) -> None:
     """Refuses an object with unknown fields, or notes a warning for each."""
-    unknown = _unknown_fields(info.served, value, validation)
-    if not unknown:
-        return
-    if validation is FieldValidation.STRICT:
+    unknown = info.served.type.rules.unknown_fields(value) if _looks_through(info.served, validation) else ()
+    if unknown and validation is FieldValidation.STRICT:
         kind, version = info.served.type.kind, info.served.type.version
         raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {_strict_error(unknown)}')
-    info.warnings.extend(unknown)
+    if unknown:
+        info.warnings.extend(_sentences(unknown))
 
 
 def validated_patch(info: RequestInfo, patch: Patch, validation: FieldValidation | None) -> Patch:
     """The patch, which fails or notes warnings where the patched object has unknown fields."""
+    if not _looks_through(info.served, validation):
+        return patch
 
     def transform(original: Json) -> Json:
         value = patch(original)
-        unknown = _unknown_fields(info.served, value, validation)
+        unknown = info.served.type.rules.unknown_fields(value)
         if unknown and validation is FieldValidation.STRICT:
             patched = msgspec.json.encode(value).decode()
             raise invalid("", "", "", [invalid_field("patch", patched, _strict_error(unknown))])
         if unknown:
-            info.warnings.extend(unknown)
+            info.warnings.extend(_sentences(unknown))
         return value
 
     return transform
 
 
-def _unknown_fields(served: ServedResource, value: Json, validation: FieldValidation | None) -> Sequence[str]:
-    """A sentence for each unknown field, as a server words it."""
-    if validation is FieldValidation.IGNORE or (validation is None and not served.custom):
-        return ()
-    unknown = served.type.rules.unknown_fields(value)
-    return [f"unknown field {quote(path)}" for path in unknown] if unknown else ()
+def _looks_through(served: ServedResource, validation: FieldValidation | None) -> bool:
+    return served.custom if validation is None else validation is not FieldValidation.IGNORE
+
+
+def _sentences(unknown: Sequence[str]) -> list[str]:
+    """One for each unknown field, as a server words it."""
+    return [f"unknown field {quote(path)}" for path in unknown]
 
 
 def _strict_error(unknown: Sequence[str]) -> str:
-    return f"strict decoding error: {', '.join(unknown)}"
+    return f"strict decoding error: {', '.join(_sentences(unknown))}"

@@ -6,7 +6,7 @@ condition true, as after a restart, ended earlier and is not counted again."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
 from headgate.engine.planes import Number
@@ -24,7 +24,7 @@ from headgate.lifecycle.workload.conditions import (
 )
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
-from headgate.model.queues import EvictionCount, QueuedWorkload
+from headgate.model.queues import GATE_SIGNALS, EvictionCount, QueuedWorkload
 
 STARTED = "Started"  # the reason of PodsReady the first time; pods that recovered are no news
 
@@ -62,6 +62,15 @@ BOUNDS: Mapping[str, Bounds] = {
     READY_TO_EVICTED: _doubling(14),
     EVICTION_LATENCY: _doubling(14),
 }
+
+
+def _turned_true(before: Sequence[Condition], after: Sequence[Condition]) -> Came:
+    came = {one.type: one for one in after if one.status == "True" and one not in before}
+    if before and came:
+        for one in before:  # of those that were true, only the words have changed
+            if one.status == "True":
+                came.pop(one.type, None)
+    return came
 
 
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
@@ -186,15 +195,18 @@ class AdmissionMetrics:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
         before = record.observed
         if before.status.conditions != after.status.conditions:
-            was = {one.type for one in before.status.conditions if one.status == "True"}
-            came = {one.type: one for one in after.status.conditions if one.status == "True" and one.type not in was}
+            came = _turned_true(before.status.conditions, after.status.conditions)
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
-                if after.gated_since is not None and before.gated_since is None:
+                if (
+                    not came.keys().isdisjoint(GATE_SIGNALS)
+                    and after.gated_since is not None
+                    and before.gated_since is None
+                ):
                     self._add("headgate_gated_preemptions_total", cluster_queue=queue)
                 if PREEMPTED in came:
                     self._preempted(record, came[PREEMPTED].reason)
-            if QUOTA_RESERVED in was and before.status.admission is not None and not after.is_true(QUOTA_RESERVED):
+            if before.status.admission is not None and before.is_true(QUOTA_RESERVED) > after.is_true(QUOTA_RESERVED):
                 self._released(after, queue, now)
         if before.status.admission is not None and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)

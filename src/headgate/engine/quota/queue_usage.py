@@ -102,7 +102,9 @@ class QueueUsages:
             self._count(before, -1)
         if counted is not None:
             self._count(counted, 1)
-        if before is not None and self._usages[before.local, before.queue].is_empty:
+        if before is None or (counted is not None and before.queue == counted.queue and before.local == counted.local):
+            return
+        if self._usages[before.local, before.queue].is_empty:
             self._drop(before.local, before.queue)
 
     def local(self, key: Key) -> QueueUsage:

@@ -33,6 +33,7 @@ LazyEvent = Callable[[], EmitEvent]
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 MOST_PASSED_OVER = 200  # workloads in one step that have a refusal to show and cannot be written to now
 
+_PENDING = WriteResult.PENDING  # found sooner than members of enums
 CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
 
@@ -399,9 +400,9 @@ class WorkloadRecords:
         if result is None:
             return ()
         events = record.take_events() if trouble is None else ()
-        if result is WriteResult.REFUSED:
-            record.refused_version = record.base
-        if result is not WriteResult.PENDING:  # as long as it is, all is assumed that was
+        if result is not _PENDING:  # as long as it is, all is assumed that was
+            if result is WriteResult.REFUSED:
+                record.refused_version = record.base
             self._conclude(record, result)
         return events
 

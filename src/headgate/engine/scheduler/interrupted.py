@@ -2,10 +2,12 @@
 
 All its pods are marked with the DisruptionTarget condition before the first of them is evicted. So a successor can
 tell a gang whose eviction has begun, of which the rest is evicted too, from one that was only marked, which is kept.
+Pods that were made anew since are not part of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from headgate.engine.journal import Journal
@@ -97,7 +99,8 @@ class InterruptedPreemptions:
             else:
                 begun = self._has_begun(group, members, staying, strays, has_left=has_left)
                 marked = [pod for pod in staying if self._gang_of(pod) == group]
-                yield from self._finish(staying if begun else marked, begun=begun, now=now)
+                rest = self._without_newer(group, members, staying) if begun else marked
+                yield from self._finish(rest, begun=begun, now=now)
         yield from self._finish(self._last_marked(strays), begun=False, now=now)
 
     def _take_stray_pods(self, busy: Callable[[Pod], bool]) -> list[Pod]:
@@ -134,6 +137,12 @@ class InterruptedPreemptions:
         were_marked = has_left or any(pod.key in stay for pod in marked)
         there = len(staying) + ended + moved
         return leaving or (were_marked and there < (said or self._groups.standing(staying[0]).min_count))
+
+    def _without_newer(self, gang: GroupKey, members: list[Pod], staying: list[Pod]) -> list[Pod]:
+        """Those that were there when the eviction began. A controller may have made others anew since."""
+        marked = [pod for pod in members if pod.preempted and self._gang_of(pod) == gang]
+        began = min((pod.deleted - pod.grace for pod in marked if pod.deleted is not None), default=math.inf)
+        return [pod for pod in staying if pod.preempted or pod.created < began]
 
     def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:

@@ -30,10 +30,11 @@ from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.post_filter import PostFilterStage
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import WAKE_ON as QUEUE_WAKE_ON
-from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import queue_gates
 from headgate.engine.scheduler.queue_preempt import QueuePreemptStage, QueueUnits, ReclaimedNodes
+from headgate.engine.scheduler.queue_refusals import WAKE_ON as QUEUE_WAKE_ON
+from headgate.engine.scheduler.queue_refusals import reason_for
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
@@ -118,7 +119,7 @@ class SchedulerPlane:
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
-        reclaimed = ReclaimedNodes(cache, self._queue_capacity)
+        self._reclaimed = reclaimed = ReclaimedNodes(cache, self._queue_capacity)
         self._capacity = CapacityStages((self._queue_capacity, *capacity), (reclaimed,), cache.nominations.pods)
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
@@ -159,7 +160,7 @@ class SchedulerPlane:
             *(self._conditions.retries, self._bind.writes, self._statuses.writes),
             *(self._queue_statuses.writes, self._gates.removals.writes),
         )
-        evicting = (self._preempt.nominating.deadlines, self._preempt.evicting.deadlines)
+        evicting = (self._preempt.nominating.deadlines, self._preempt.evicting.deadlines, reclaimed.overdue)
         self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes), *evicting)
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
@@ -379,6 +380,7 @@ class SchedulerPlane:
         self._reservations_changed(now)
         if self._queue_capacity.take_reordered():
             self._queue.reorder()
+        self._reclaimed.wake(now)
         cluster_events = self._cache.take_events()
         if self._flush_at is not None and self._flush_at <= now:
             self._flush_at = None

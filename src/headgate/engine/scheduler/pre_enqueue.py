@@ -125,6 +125,7 @@ class PreEnqueueStage:
 
     def _passed(self, pod: Pod, now: float) -> None:
         held = self._held.pop(pod.key, None)
+        self.newly_gated.pop(pod.key, None)
         unheard_of = self._enqueued.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
         self._enqueued[pod.key] = pod.uid
         if pod.gates or (held is None and not (unheard_of and events.shown_as_gated(pod))):

@@ -10,7 +10,7 @@ two reservations can wait for each other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.groups import Described
 from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.engine.scheduler.queue_lines import QueueLines
+from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
 from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, ReservationPlace
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
@@ -33,16 +34,13 @@ from headgate.model.volcano import (
     QUEUE_GATES,
     DequeueStrategy,
     VolcanoQueue,
-    asks_for_gate,
     queue_named,
 )
 from headgate.preemption.volcano import Use, may_reclaim, names_deserved, remove
 from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
 
-GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
 _NAMES = frozenset({*QUEUE_ANNOTATIONS, *QUEUE_GATES})  # by these annotations a pod is in a queue
-WAKE_ON = frozenset({ClusterEvent.QUEUE_CAPACITY_FREED})
 
 
 class PodUse(Struct, frozen=True):
@@ -509,8 +507,7 @@ class QueueCapacity:
         known, rests = self.reservations.get(pod.key), self.reservations.rests(pod)
         if known is None or rests is None or pod.key in self.in_force:
             return None
-        numbers = {"queue": known.queue, "timeout": str(self.reservations.timeout)}
-        return NotNow(GATED, rests, WAKE_ON, numbers)
+        return RefusedPod(pod, known.queue, 0, ()).rests(rests, self.reservations.timeout)
 
     def wanted(self, pods: Sequence[Pod]) -> list[Use] | None:
         """What the pods want of their queues; None if no victim can help them: a queue takes none, or they have had it.
@@ -532,9 +529,7 @@ class QueueCapacity:
 
     def beyond(self, pod: Pod, members: int) -> NotNow:
         """What is said of a gang's member when the queue has capacity for so many of the others only."""
-        queue = self.queue_of(pod)
-        message = f"waiting for queue capacity: queue {queue} has some for {members} pods of its group only"
-        return _not_now(pod, message, {"queue": queue}, 0, ())
+        return RefusedPod(pod, self.queue_of(pod), 0, ()).others_only(members)
 
     # the decision
 
@@ -543,7 +538,7 @@ class QueueCapacity:
             self.refresh(self.now)
         taken: list[Use] = []
         displaced: dict[Key, QueueReservation] = {}
-        found, passed = None, list[Key]()
+        found = None
         oldest = pods[0] if needed == 1 else min(pods, key=lambda pod: (pod.created, pod.key))
         for allowed, pod in enumerate(pods):
             queue = self.queue_of(pod)
@@ -558,10 +553,8 @@ class QueueCapacity:
                 found = self._check_one(pods[allowed:], queue, place_of, allowed, taken=taken, displaced=displaced)
             if found is not None:
                 break
-            if pod.key in self._lines.refused:
-                passed.append(pod.key)
-        for key in passed if found is None or found.allowed >= needed else ():
-            self._passes(key)
+        if self._lines.refused and (found is None or found.allowed >= needed):
+            self._pass_all(pods if found is None else pods[: found.allowed])
         remove(taken)
         for each in displaced.values():
             self._reserve(each)
@@ -573,11 +566,7 @@ class QueueCapacity:
         if node is None or "level" not in refused.numbers:
             return refused
         new = [pod.shape.requests for pod in pods if pod.key not in self.in_force]
-        short = node.shortage(sum(new, Resources()))
-        if short is None:
-            return refused
-        message = f"waiting for queue capacity for {len(new)} pods of its gang: {short}"
-        return msgspec.structs.replace(refused, message=message, numbers={**refused.numbers, **short.numbers})
+        return of_whole_gang(refused, len(new), node.shortage(sum(new, Resources())))
 
     def _check_one(
         self,
@@ -598,7 +587,7 @@ class QueueCapacity:
         found = found or self._refusal(pods, queue, order, allowed, taken=taken, displaced=displaced)
         if found is not None and oldest is None and self._waits_with_gang(pod):
             return found  # its gang needs no more, and does not wait for the queue
-        if found is not None and self._lines.refuse(first.key, queue, order):
+        if found is not None and self._lines.refuse(first, queue, order):
             self._stale |= self._may_displace(first, queue)
         elif found is None and not displaced:
             self._fitting.add(pod.key)
@@ -615,8 +604,7 @@ class QueueCapacity:
         members = self._groups.pods_of(workload.key)
         if any(member.key in self._use or member.key in self.in_force for member in members):
             return None
-        message = f"waiting for queue capacity for the minResources of its group: {node.shortage(wanted)}"
-        return _not_now(pod, message, {"queue": queue}, allowed, (queue, workload.key))
+        return RefusedPod(pod, queue, allowed, (queue, workload.key)).group_short(node.shortage(wanted))
 
     def _refusal(
         self,
@@ -631,45 +619,37 @@ class QueueCapacity:
         """Why the queue has no capacity for the first on top of those `taken`; otherwise it is taken too."""
         pod = pods[0]
         node, requests = self._tree.get(queue), pod.shape.requests
-        alike = (queue, requests, pod.priority, opted_in(pod), self.reservations.since(pod, queue))
+        alike = self._alike(pod, queue)
         if not taken and (known := self._answers.get(alike)) is not None:
             return known if known.allowed == allowed else msgspec.structs.replace(known, allowed=allowed)
+        says = RefusedPod(pod, queue, allowed, alike)
         if node is None:
-            why = self._tree.misplaced.get(queue, f"queue {queue} does not exist")
-            return _not_now(pod, f"waiting for its queue: {why}", {"queue": queue}, allowed, alike)
+            return says.misplaced(self.misplaced(queue))
         if not node.queue.is_open:
-            state = node.queue.state or "Closing"
-            return _not_now(
-                pod, f"waiting for queue {queue} to be open: it is {state}", {"queue": queue}, allowed, alike
-            )
+            return says.closed(node.queue)
         if pod.shape.claims and (limited := node.refuses_devices(pod)):
-            return _not_now(pod, f"waiting for its queue: {limited}", {"queue": queue}, allowed, (*alike, limited))
+            return says.limited(limited)
         head = self._lines.head(queue)
         if head is not None and head[0] < order and not self._start_together(pod, head[1]):
-            message = f"waiting behind {head[1].namespace}/{head[1].name}, the first in queue {queue}"
-            return _not_now(pod, message, {"queue": queue}, allowed, alike)
+            return says.behind(head[1])
         if not node.fits(requests) and not self._displace(pods, node, displaced):
-            short = node.shortage(requests)
-            numbers: dict[str, int | str] = {"queue": queue}
-            if short is not None:
-                numbers |= short.numbers
-            refused = _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
-            if may_reclaim([(node, requests)]):  # from a queue that may come to use more than it deserves
-                refused = msgspec.structs.replace(refused, wake_on=WAKE_ON | {ClusterEvent.CANDIDATES_CHANGED})
-            if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
-                self._answers[alike] = refused
-            return refused
-        node.add(requests)
-        kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going)
-        if kept is not None:
+            refused = says.short(node.shortage(requests), reclaims=may_reclaim([(node, requests)]))
+        else:
+            node.add(requests)
+            kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going)
+            if kept is None:
+                taken.append((node, requests))
+                return None
             node.remove(requests)
             self._kept[alike] = kept
-            refused = _not_now(pod, *kept.says(queue, self.queue_of(kept.pods[0])), allowed, alike)
-            if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
-                self._answers[alike] = refused
-            return refused
-        taken.append((node, requests))
-        return None
+            refused = says.kept(kept, self.queue_of(kept.pods[0]))
+        if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
+            self._answers[alike] = refused
+        return refused
+
+    def _alike(self, pod: Pod, queue: str) -> tuple[object, ...]:
+        """What the pod shares with others that get the same answer."""
+        return queue, pod.shape.requests, pod.priority, opted_in(pod), self.reservations.since(pod, queue)
 
     def _kept_reservation(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why a pod that reserves its capacity may not use it: it would be evicted for one that was not tried yet."""
@@ -677,9 +657,9 @@ class QueueCapacity:
         kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going) if node is not None else None
         if kept is None:
             return None
-        alike = (queue, requests, pod.priority, opted_in(pod), self.reservations.since(pod, queue))
+        alike = self._alike(pod, queue)
         self._kept[alike] = kept
-        return _not_now(pod, *kept.says(queue, self.queue_of(kept.pods[0])), allowed, alike)
+        return RefusedPod(pod, queue, allowed, alike).kept(kept, self.queue_of(kept.pods[0]))
 
     def _going(self) -> list[Use]:
         found = [(self._tree.get(use.queue), use.requests) for use in self._leaving.values()]
@@ -729,6 +709,14 @@ class QueueCapacity:
     def _waits_with_gang(self, pod: Pod) -> bool:
         return pod.group is not None and self._needed(pod.group) > 0
 
+    def _pass_all(self, pods: Sequence[Pod]) -> None:
+        """These wait for their queue no longer, nor do the others of a gang: it starts without them."""
+        for pod in pods:
+            self._passes(pod.key)
+        others = self._lines.refused_of(pods[0].group)
+        for other in others if others and self._waits_with_gang(pods[0]) else ():
+            self._passes(other)
+
     def _passes(self, pod: Key) -> None:
         if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
@@ -737,7 +725,7 @@ class QueueCapacity:
         """The pod, or the gang whose first it is, backs off after a failed write: nobody overtakes it meanwhile."""
         queue = self.queue_of(pod) if pod.gates else ""
         if queue and self._is_fifo(queue):
-            self._lines.refuse(pod.key, queue, QueuedPodInfo(pod).order)
+            self._lines.refuse(pod, queue, QueuedPodInfo(pod).order)
 
     def _is_fifo(self, queue: str) -> bool:
         node = self._tree.get(queue)
@@ -759,9 +747,23 @@ class QueueCapacity:
         """The pods of this queue on nodes."""
         return tuple(self._pods.get(queue, ()))
 
-    def refuses(self, pod: Key) -> bool:
-        """Whether the pod, or the gang whose first it is, waits for its queue."""
-        return pod in self._lines.refused
+    def allows(self, pods: Sequence[Pod], needed: int) -> bool:
+        """Whether the queues have capacity for so many pods of a group, and did not refuse them.
+
+        Pods that never asked for the gate reserve nothing, so nobody asks again when the capacity they fit is used up:
+        of these it does not count whether they were refused when they were tried last.
+        """
+        if any(pod.key in self._lines.refused for pod in pods) and any(map(opted_in, pods)):
+            return False
+        new = [pod for pod in pods if pod.key not in self.in_force]
+        missing, taken = needed - (len(pods) - len(new)), list[Use]()
+        for pod in sorted(new, key=lambda pod: (bool(pod.gates), pod.created, pod.key)):
+            node = self._tree.get(self.queue_of(pod))
+            if len(taken) < missing and node is not None and node.fits(pod.shape.requests):
+                node.add(pod.shape.requests)
+                taken.append((node, pod.shape.requests))
+        remove(taken)
+        return len(taken) >= missing
 
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""
@@ -773,25 +775,7 @@ class QueueCapacity:
     def collect(self) -> Iterator[Number]:
         """Pods of each queue that reserve capacity of it, and that wait for some."""
         reserved = Counter(each.queue for each in self.in_force.values())
-        waiting = Counter(queue for queue, _ in self._lines.refused.values())
+        waiting = Counter(queue for queue, _, _ in self._lines.refused.values())
         for metric, pods in (("headgate_queue_reserved_pods", reserved), ("headgate_queue_waiting_pods", waiting)):
             for queue in sorted({*self._queues, *pods}):
                 yield metric, (("queue", queue),), pods[queue]
-
-
-def opted_in(pod: Pod) -> bool:
-    """Whether the pod waits for its queue behind our gate, or did."""
-    if asks_for_gate(pod.annotations) or pod.reserved_at is not None:
-        return True
-    return any(gate in QUEUE_GATES for gate in pod.gates)
-
-
-def reason_for(pod: Pod) -> str:
-    """The reason of a pod that its queue does not allow: without having asked for the gate, that of Volcano."""
-    return GATED if opted_in(pod) else UNSCHEDULABLE
-
-
-def _not_now(
-    pod: Pod, message: str, numbers: Mapping[str, int | str], allowed: int, alike: tuple[object, ...]
-) -> NotNow:
-    return NotNow(reason_for(pod), message, WAKE_ON, numbers, allowed, alike)

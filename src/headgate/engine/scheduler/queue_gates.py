@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from headgate.engine.in_flight import RETRIABLE, InFlightWrites, WritePolicy
-from headgate.engine.scheduler.queue_capacity import QueueCapacity, opted_in
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_refusals import opted_in
 from headgate.model.effects import Directives, PatchSpec, PodStart, QueueReservation
 from headgate.model.events import WriteError
 from headgate.model.keys import Key

@@ -10,10 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_refusals import reason_for
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.groups import GroupKey
@@ -194,7 +196,7 @@ class ReclaimedNodes:
     a higher one, and would come back and be evicted again for ever. So a pod that puts its queue above what it
     deserves, and may run on a node that is nominated to a pod of lower priority whose queue is within what that one
     deserves, waits until that pod has it. A pod that should be gone from the node by now, and is not, keeps nobody
-    waiting.
+    waiting: `overdue` says when that will be.
     """
 
     name = "QueueReclaim"
@@ -203,7 +205,14 @@ class ReclaimedNodes:
     def __init__(self, cache: ClusterCache, capacity: QueueCapacity) -> None:
         self._nodes = cache.nodes
         self._nominations = cache.nominations
+        self._note = cache.note
         self._capacity = capacity
+        self.overdue = Deadlines[str]()  # by node that pods wait for: when one that leaves it should be gone
+
+    def wake(self, now: float) -> None:
+        """Has pods tried again that waited for a node which a pod did not leave in time."""
+        if self.overdue.due(now):
+            self._note(ClusterEvent.ROOM_FREED)
 
     def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
         if not self._capacity.in_use or not self._nominations:
@@ -215,6 +224,8 @@ class ReclaimedNodes:
             node = self._capacity.node(queue)
             if before and node is not None and not may_reclaim([(node, pod.shape.requests)]):
                 first = min(before, key=lambda one: one.key)
+                for name in {one.nominated for one in before}:
+                    self._expect(name)
                 theirs = self._capacity.queue_of(first)
                 message = f"waiting until queue {theirs} has taken back what it deserves on node {first.nominated}"
                 alike = (queue, pod.shape.requests, pod.priority, reason_for(pod))
@@ -229,8 +240,16 @@ class ReclaimedNodes:
         return all(node.labels.get(name) == value for name, value in pod.shape.node_selector)
 
     def _takes_back(self, pod: Pod) -> bool:
-        leaving = [one.deleted for one in self._nodes.pods_on(pod.nominated) if one.deleted is not None]
-        if any(gone_by < self._capacity.now for gone_by in leaving):
+        if any(gone_by <= self._capacity.now for gone_by in self._leaving(pod.nominated)):
             return False
         node = self._capacity.node(self._capacity.queue_of(pod))
         return node is not None and self._capacity.within_deserved([pod], node)
+
+    def _expect(self, node: str) -> None:
+        leaving = self._leaving(node)
+        if leaving:
+            self.overdue.set(node, min(leaving))
+
+    def _leaving(self, node: str) -> list[float]:
+        """When the pods that leave this node should be gone."""
+        return [one.deleted for one in self._nodes.pods_on(node) if one.deleted is not None]

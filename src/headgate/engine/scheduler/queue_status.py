@@ -255,7 +255,8 @@ class VolcanoStatuses:
             return PodGroupPhase.PENDING, ("NotEnoughResources", str(short))
         if len(pods) < needed:
             return PodGroupPhase.INQUEUE, ("NotEnoughTasks", f"{len(pods)} of {needed} needed pods exist")
-        if any(self._capacity.refuses(pod.key) for pod in pods):
+        waiting = [pod for pod in pods if pod.wants_node]
+        if not self._capacity.allows(waiting, min(needed, len(waiting))):
             return PodGroupPhase.INQUEUE, ("NotEnoughResources", f"queue {node.name} has no capacity for its pods")
         if any(pod.scheduled is not None and pod.scheduled.reason == "Unschedulable" for pod in pods):
             return PodGroupPhase.INQUEUE, ("NotEnoughResources", f"0 of {needed} needed pods have a node")

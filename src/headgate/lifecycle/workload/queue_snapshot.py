@@ -13,6 +13,7 @@ MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"
 GATED = "AdmissionGated"
 NOT_SUPPORTED = "The workload is not admitted, because it asks for what is not supported"
+_RUNS = StopPolicy.NONE  # found sooner than members of enums
 WRONG_NAMESPACE = "workload namespace doesn't match ClusterQueue selector"
 
 
@@ -64,7 +65,7 @@ def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | N
     local, queue = queues.local, queues.queue
     if local is None:
         return Inadmissible(MISCONFIGURED, f"LocalQueue {workload.queue} doesn't exist")
-    if local.stop_policy is not StopPolicy.NONE or local.deleted is not None:
+    if local.stop_policy is not _RUNS or local.deleted is not None:
         return Inadmissible(SUSPENDED, f"LocalQueue {workload.queue} is inactive")
     if queue is None:
         return Inadmissible(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
