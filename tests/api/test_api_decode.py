@@ -129,6 +129,7 @@ def test_a_pod_with_everything():
         owner=Target(Key(Kind.JOB, "d", "j"), "j-uid"),
         scheduled=ScheduledCondition("False", "SchedulingGated", "waits"),
         nominated="n-2",
+        containers=("c",),
     )
 
 

@@ -39,7 +39,7 @@ WORKLOAD = Target(Key(Kind.WORKLOAD, "d", "w"), "w-u")
 WORKLOAD_AT_7 = Target(WORKLOAD.key, "w-u", "7")
 POD_PATH = "/api/v1/namespaces/d/pods/a"
 JOB_PATH = "/apis/batch/v1/namespaces/d/jobs/j"
-AT, TIME = 1767225600.25, "2026-01-01T00:00:00Z"
+AT, TIME, EARLIER = 1767225600.25, "2026-01-01T00:00:00Z", "2025-12-31T23:59:00Z"
 
 
 def asked(write):
@@ -51,6 +51,11 @@ def asked(write):
 
 def condition(type_, status, reason="", message=""):
     return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": TIME}
+
+
+def container_status(state, *, runs):
+    fixed = {"name": "c", "image": "i:1", "imageID": "", "restartCount": 0}
+    return {**fixed, "ready": runs, "started": runs, "state": state}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +147,38 @@ def test_a_gate_is_removed_only_from_where_it_stands():
                 ],
             },
             id="a pod that failed",
+        ),
+        pytest.param(
+            PodRun(Phase.RUNNING, AT, containers=(("c", "i:1"),)),
+            {
+                "phase": "Running",
+                "startTime": TIME,
+                "conditions": [
+                    condition("Initialized", "True"),
+                    condition("ContainersReady", "True"),
+                    condition("Ready", "True"),
+                ],
+                "containerStatuses": [container_status({"running": {"startedAt": TIME}}, runs=True)],
+            },
+            id="a pod whose containers run",
+        ),
+        pytest.param(
+            PodRun(Phase.FAILED, AT, exit_code=3, containers=(("c", "i:1"),), started=AT - 60),
+            {
+                "phase": "Failed",
+                "message": "exit code 3",
+                "conditions": [
+                    condition("ContainersReady", "False", "PodFailed"),
+                    condition("Ready", "False", "PodFailed"),
+                ],
+                "containerStatuses": [
+                    container_status(
+                        {"terminated": {"exitCode": 3, "reason": "Error", "startedAt": EARLIER, "finishedAt": TIME}},
+                        runs=False,
+                    )
+                ],
+            },
+            id="a pod whose containers failed",
         ),
         pytest.param(
             PodRun(Phase.PENDING, AT),

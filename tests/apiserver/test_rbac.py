@@ -10,6 +10,7 @@ from apiserver_client import CONFIG_MAPS, PODS, config_map, refused
 
 from headgate.apiserver import ApiError, ApiServer, AuthorizationMode, Json, Request, Response
 from headgate.apiserver.authorization import AccessAttributes, attributes_of
+from headgate.apiserver.messages import UserDetails
 from headgate.apiserver.storage import SavedChange, SavedRevision, SavedState
 from headgate.apiserver.users import ClientIdentity, impersonated_groups
 
@@ -143,10 +144,8 @@ def test_rights_come_and_go_with_roles_and_bindings():
     assert codes == [403, 403, 404, 403, 404, 403, 404, 403]
 
 
-def test_a_server_that_starts_again_decides_the_same():
-    first = enforcing(saved=SavedState())
-    grant(first, "jane", rule("list", "configmaps"))
-    ask(first, "", "DELETE", f"{CLUSTER_BINDINGS}/system:discovery")
+def started_again(first: ApiServer) -> ApiServer:
+    """Another server on what the first has saved."""
     saved = [
         SavedChange(
             change.type,
@@ -160,12 +159,66 @@ def test_a_server_that_starts_again_decides_the_same():
     ]
     latest = {(each.group, each.plural, each.namespace, each.name): each for each in saved}
     objects = [each for each in latest.values() if each.type != "DELETED"]
-    again = enforcing(saved=SavedState(first.version, first.version, objects))
+    return enforcing(saved=SavedState(first.version, first.version, objects))
+
+
+def test_a_server_that_starts_again_decides_the_same():
+    first = enforcing(saved=SavedState())
+    grant(first, "jane", rule("list", "configmaps"))
+    ask(first, "", "DELETE", f"{CLUSTER_BINDINGS}/system:discovery")
+    again = started_again(first)
     for server in (first, again):
         assert ask(server, "jane", "GET", CONFIG_MAPS).code == 200
         assert ask(server, "jane", "GET", "/api/v1/pods").code == 403
         assert ask(server, "jane", "GET", f"{CONFIG_MAPS}/a").code == 403
     assert ask(again, "jane", "GET", "/api").code == 200, "default bindings that are missing come back"
+
+
+def changed(server: ApiServer, path: str, **fields: Any) -> None:
+    stored = ask(server, "", "GET", path).value
+    metadata = {**stored["metadata"], **fields.pop("metadata", {})}
+    assert ask(server, "", "PUT", path, {**stored, **fields, "metadata": metadata}).code == 200
+
+
+def test_default_roles_get_back_what_they_lack_when_a_server_starts_again():
+    first, own = enforcing(saved=SavedState()), rule("list", "things", group="x.io")
+    user, view, admin = (f"{CLUSTER_ROLES}/{name}" for name in ("system:basic-user", "view", "cluster-admin"))
+    bound = f"{CLUSTER_BINDINGS}/system:basic-user"
+    before = {path: ask(first, "", "GET", path).value for path in (user, view, admin, bound)}
+    changed(first, user, rules=[own], metadata={"labels": {"mine": "1"}})
+    changed(first, view, aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]})
+    changed(first, bound, subjects=[{"apiGroup": GROUP, "kind": "User", "name": "jane"}])
+    ask(first, "", "DELETE", admin)
+    again = started_again(first)
+    after = {path: ask(again, "", "GET", path).value for path in before}
+    verbs = {name for each in after[user]["rules"] if own != each for name in each["resources"]}
+    assert verbs == {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
+    assert after[user]["rules"][0] == own, "what it has besides stays"
+    assert after[user]["metadata"]["labels"] == {**before[user]["metadata"]["labels"], "mine": "1"}
+    assert after[view]["rules"] == before[view]["rules"], "it aggregates what it aggregated, and more"
+    assert [each["name"] for each in after[bound]["subjects"]] == ["jane", "system:authenticated"]
+    assert after[admin]["rules"] == before[admin]["rules"]
+
+
+def test_a_default_binding_to_another_role_is_made_anew():
+    first, bound = enforcing(saved=SavedState()), f"{CLUSTER_BINDINGS}/system:basic-user"
+    other = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"}
+    ask(first, "", "DELETE", bound)
+    ask(first, "", "POST", CLUSTER_BINDINGS, {"metadata": {"name": "system:basic-user"}, "roleRef": other})
+    assert ask(started_again(first), "", "GET", bound).value["roleRef"]["name"] == "system:basic-user"
+
+
+def test_a_default_role_that_is_to_be_left_alone_is():
+    first, path = enforcing(saved=SavedState()), f"{CLUSTER_ROLES}/system:basic-user"
+    left_alone = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
+    changed(first, path, rules=[], metadata={"annotations": left_alone})
+    again = started_again(first)
+    assert not ask(again, "", "GET", path).value.get("rules")
+
+
+def test_a_server_that_starts_again_writes_no_default_role_that_lacks_nothing():
+    first = enforcing(saved=SavedState())
+    assert started_again(first).version == first.version
 
 
 def aggregating(name: str, *labels: str, **metadata: Any) -> Json:
@@ -261,6 +314,12 @@ def test_whoever_may_impersonate_acts_as_another_and_nobody_else_does():
     assert server.impersonated(jane, "joe", ("readers",)) == ClientIdentity("joe", ("readers", "system:authenticated"))
     with pytest.raises(ApiError, match='groups "system:masters" is forbidden'):
         server.impersonated(jane, "joe", ("system:masters",))
+    for details, refused_for in (
+        (UserDetails("u-1"), 'resource "uids" in API group "authentication.k8s.io"'),
+        (UserDetails(extra=(("scopes", ("view", "edit")),)), 'resource "userextras/scopes" in API group'),
+    ):
+        with pytest.raises(ApiError, match=refused_for):
+            server.impersonated(jane, "joe", (), details)
     with pytest.raises(ApiError, match='users "system:admin" is forbidden'):
         server.impersonated(jane, "system:admin", ())
 

@@ -53,12 +53,18 @@ EXCHANGES: dict[str, list[Step]] = {
         create(
             job(
                 template={
-                    "metadata": {"creationTimestamp": None},
+                    "metadata": {"creationTimestamp": None, "labels": {"app": "it"}},
                     "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "resources": {}}]},
                 }
             ),
             JOBS,
         )
+    ],
+    "a job whose labels are removed": [
+        create(job(template=with_metadata(job()["spec"]["template"] | {"metadata": {}}, labels={"app": "it"})), JOBS),
+        merge({"metadata": {"labels": None}}, THE_JOB),
+        merge({"metadata": {"labels": {"mine": "1"}}, "spec": {"suspend": True}}, THE_JOB),
+        merge({"metadata": {"labels": None}, "spec": {"suspend": False}}, THE_JOB),
     ],
     "a job with a negative parallelism": [create(job(parallelism=-1), JOBS)],
     "a job with negative completions": [create(job(completions=-1), JOBS)],

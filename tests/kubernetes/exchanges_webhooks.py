@@ -160,7 +160,7 @@ EXCHANGES: dict[str, Meeting] = {
     ),
     "a deletion of all": validating(
         "/allow",
-        steps=(create(MAP, MAPS), create(with_metadata(MAP, name="jt"), MAPS), delete(f"{MAPS}?labelSelector=!x")),
+        steps=(create(MAP, MAPS), delete(f"{MAPS}?labelSelector=!x")),
         rules=DELETES,
     ),
     "a status": validating(

@@ -18,6 +18,7 @@ from exchanges import Step
 from exchanges_rbac import CLUSTER_BINDINGS, CLUSTER_ROLES, EXCHANGES
 from test_kubectl_session import shown
 from test_same_answers import NOW, essence, filled_in
+from test_same_webhooks import small_kubernetes
 from wire import Answer, Client
 
 from headgate.apiserver import ApiServer, AuthorizationMode, Request
@@ -140,3 +141,14 @@ async def test_the_default_roles_are_those_of_a_real_server(cluster: Cluster) ->
             real = await client.get(f"{path}/{value['metadata']['name']}")
         metadata = {key: real["metadata"][key] for key in ("name", "labels", "annotations")}
         assert {**real, "metadata": metadata} == value
+
+
+async def test_both_servers_tell_the_same_of_whom_one_acts_as(cluster: Cluster) -> None:
+    headers = "Impersonate-User: joe\r\nImpersonate-Uid: u-1\r\nImpersonate-Group: a\r\n"
+    headers += "Impersonate-Extra-Scopes: view\r\nImpersonate-Extra-Scopes: edit\r\nImpersonate-Extra-A%2fB: c\r\n"
+    review = Step("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"})
+    review.body["apiVersion"] = "authentication.k8s.io/v1"
+    async with Client(cluster.server._replace(headers=headers)) as real, small_kubernetes(headers) as ours:
+        told = [await client.request(review.method, review.path, review.body) for client in (real, ours)]
+    assert [answer.code for answer in told] == [201, 201]
+    assert told[1].value["status"] == told[0].value["status"]

@@ -40,14 +40,14 @@ class OneByOne(Client):
 
 
 @asynccontextmanager
-async def small_kubernetes() -> AsyncIterator[Client]:
-    """The small Kubernetes on the wire, as `headgate apiserver` serves it."""
+async def small_kubernetes(headers: str = "") -> AsyncIterator[Client]:
+    """The small Kubernetes on the wire, as `headgate apiserver` serves it; the client sends these headers, too."""
     server = ApiServer(admission=(*ADMISSION, WebhookAdmission({})), tracks_fields=True, calls_webhooks=True)
     async with served(server, Listen("127.0.0.1", 0)) as api:
         access = worker_access(json.dumps(api.administrator.kubeconfig(api.url, "small")).encode(), "small")
         tls = tls_context(access.cluster, access.certificate)
         assert tls is not None
-        async with OneByOne(Server("127.0.0.1", int(api.url.rpartition(":")[2]), tls)) as client:
+        async with OneByOne(Server("127.0.0.1", int(api.url.rpartition(":")[2]), tls, headers)) as client:
             yield client
 
 
@@ -107,6 +107,9 @@ async def answers(client: Client, webhooks: ScriptedWebhooks, namespace: str, me
 
 
 def without_user(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without what differs: identities, and the managers of a Binding, which is stored nowhere."""
+    if request.get("subResource") == "binding":
+        request["object"]["metadata"].pop("managedFields", None)
     return {name: part for name, part in request.items() if name not in ("uid", "userInfo")}
 
 

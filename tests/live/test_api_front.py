@@ -115,13 +115,36 @@ async def test_the_administrator_of_a_certificate_is_never_refused(ruled):
         ),
         pytest.param({"Impersonate_User": "joe", "Impersonate_Group": "readers,x"}, 403, id="in a group with a comma"),
         pytest.param({"Impersonate_Group": "readers"}, 500, id="in a group and nobody"),
-        pytest.param({"Impersonate_User": "joe", "Impersonate_Uid": "1"}, 400, id="what is not supported"),
-        pytest.param({"Impersonate_User": "joe", "Impersonate_Extra_X": "1"}, 400, id="what is not supported either"),
+        pytest.param({"Impersonate_Uid": "1"}, 500, id="with a uid and nobody"),
+        pytest.param({"Impersonate_Extra_X": "1"}, 500, id="with more and nobody"),
     ],
 )
 async def test_the_administrator_acts_as_others(ruled, headers, code):
     assert (await ruled.ask("GET", MAPS, **headers))[0] == code
     assert (await ruled.ask("GET", f"{MAPS}?watch=true&timeoutSeconds=1", **headers))[0] in (403, code)
+
+
+ACTING = {
+    "Impersonate_User": "joe",
+    "Impersonate_Uid": "u-1",
+    "Impersonate_Extra_Scopes": "view\r\nImpersonate-Extra-Scopes: edit",
+    "Impersonate_Extra_Example.com%2fTeam": "a",
+}
+REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+
+
+async def test_a_uid_and_more_belong_to_whom_one_acts_as(ruled):
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    code, _, body = await ruled.ask("POST", path, REVIEW, **ACTING)
+    assert (code, json.loads(body)["status"]["userInfo"]) == (
+        201,
+        {
+            "username": "joe",
+            "uid": "u-1",
+            "groups": ["system:authenticated"],
+            "extra": {"scopes": ["view", "edit"], "example.com/team": ["a"]},
+        },
+    )
 
 
 async def test_a_watch_that_no_rule_allows_is_refused(ruled):

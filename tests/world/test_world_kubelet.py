@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
 
+from headgate.api.decode import decode
+from headgate.api.requests import calls_for
+from headgate.apiserver import ApiServer, Request
 from headgate.model.effects import Delete, Effect, PatchStatus, PodRun, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
@@ -68,6 +72,43 @@ def test_a_pod_ends_when_its_time_is_over(annotations, phase, code):
     assert kubelet.react([TimerFired("a-uid")], 35.0) == [
         PatchStatus(pod().target, PodRun(phase, 35.0, exit_code=code))
     ]
+
+
+def test_the_containers_of_a_pod_run_and_end_with_it():
+    kubelet, two = Kubelet(), (("main", "i:1"), ("side", "i:2"))
+    shape = PodShape(images=("of an init container", "i:1", "i:2"))
+    bound = pod(seconds(run="30", code="3"), shape=shape, containers=("main", "side"))
+    [runs, _] = kubelet.react([NODE, Observed(bound)], 5.0)
+    assert runs == PatchStatus(bound.target, PodRun(Phase.RUNNING, 5.0, containers=two))
+    ended = PodRun(Phase.FAILED, 35.0, exit_code=3, containers=two, started=5.0)
+    assert kubelet.react([TimerFired("a-uid")], 35.0) == [PatchStatus(bound.target, ended)]
+
+
+def test_kubectl_shows_that_containers_are_ready_and_that_they_completed():
+    server, kubelet, path = ApiServer(), Kubelet(), "/api/v1/namespaces/default/pods"
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
+    metadata = {"name": "a", "annotations": seconds(run="30")}
+    body = json.dumps({"metadata": metadata, "spec": spec}).encode()
+    created = server.handle(Request("POST", path, body=body), 0.0).value
+
+    def shown_after(event, now):
+        stored = decode(Kind.POD, server.handle(Request("GET", f"{path}/a"), now).body)
+        for effect in kubelet.react([NODE, Observed(stored), *event], now):
+            for call in calls_for(effect, "kubelet") if isinstance(effect, PatchStatus) else ():
+                asked = Request(call.method, call.path, body=call.body, content_type=call.content_type)
+                assert server.handle(asked, now).code == 200
+        table = server.handle(Request("GET", path, accept="application/json;as=Table;g=meta.k8s.io;v=v1"), now).value
+        return table["rows"][0]["cells"][:4]
+
+    assert shown_after([], 5.0) == ["a", "1/1", "Running", "0"]
+    assert shown_after([TimerFired(created["metadata"]["uid"])], 35.0) == ["a", "0/1", "Completed", "0"]
+
+
+def test_a_pod_that_never_ran_has_no_containers_that_ended():
+    kubelet = Kubelet()
+    bound = pod(shape=PodShape(images=("i:1",)), containers=("main",), deleted=0.0)
+    [failed, _] = kubelet.react([NODE, Observed(bound)], 0.0)
+    assert failed == PatchStatus(bound.target, PodRun(Phase.FAILED, 0.0, exit_code=KILLED))
 
 
 def test_a_pod_without_run_seconds_runs_until_it_is_deleted():

@@ -177,6 +177,7 @@ class WirePort(Wire, frozen=True):
 
 
 class WireContainer(Wire, frozen=True):
+    name: str = ""
     image: str = ""
     resources: WireResourceNeeds | None = None
     restart_policy: str | None = None

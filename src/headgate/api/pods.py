@@ -181,6 +181,7 @@ def decode_pod(raw: Buffer) -> Pod:
         held=held_pod(raw) if metadata.labels and MANAGED in metadata.labels else None,
         reserved_at=time_if_any(annotations[RESERVED_AT]) if RESERVED_AT in annotations else None,
         of_daemon_set=is_of_daemon_set(metadata) if metadata.owner_references else False,
+        containers=tuple([container.name for container in spec.containers]) if spec.node_name else (),
     )
 
 

@@ -114,7 +114,21 @@ def _pod_run(run: PodRun) -> dict[str, Any]:
         status["reason"] = run.reason
     if run.exit_code is not None:
         status["message"] = f"exit code {run.exit_code}"
+    if run.containers:
+        status["containerStatuses"] = [_container_status(run, name, image) for name, image in run.containers]
     return status
+
+
+def _container_status(run: PodRun, name: str, image: str) -> dict[str, Any]:
+    """A container that runs, or that has ended with the exit code of its pod."""
+    runs, code = run.phase is Phase.RUNNING, run.exit_code or 0
+    state: dict[str, Any] = {"running": {"startedAt": format_time(run.at)}}
+    if not runs:
+        began = run.at if run.started is None else run.started
+        times = {"startedAt": format_time(began), "finishedAt": format_time(run.at)}
+        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", **times}}
+    fixed = {"image": image, "imageID": "", "restartCount": 0}
+    return {"name": name, **fixed, "ready": runs, "started": runs, "state": state}
 
 
 def _run_conditions(run: PodRun) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ REQUEST_PATHS = CachePolicy(
 )
 APPLICABLE_PLUGINS = CachePolicy(
     limit=4_096,
-    key="resource, verb, subresource, user and groups",
+    key="resource, verb, subresource, user, and the user's groups and details",
     sound="which plugins, policies and webhooks apply depends on these and on the configurations of both only",
     dropped="whenever a webhook configuration, a policy or a binding of one changes",
     pays="bench_queues: 5.2; bench_apiserver: 2.0 to 5.1",

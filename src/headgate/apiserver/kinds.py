@@ -17,6 +17,7 @@ from headgate.apiserver.defaulting import (
     default_replica_set,
     default_secret,
     default_stateful_set,
+    labelled_job,
     new_budget,
     new_job,
     new_namespace,
@@ -192,7 +193,7 @@ def _job_status(new: Json, old: Json) -> Json:
 
 
 def _update_job(new: Json, old: Json) -> Json:
-    whole = new if new.get("spec") is old.get("spec") else default_job(new)
+    whole = labelled_job(new) if new.get("spec") is old.get("spec") else default_job(new)
     return {**whole, "status": old.get("status") or {}}
 
 

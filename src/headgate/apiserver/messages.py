@@ -11,6 +11,13 @@ from msgspec import Struct
 Json = dict[str, Any]
 
 
+class UserDetails(Struct, frozen=True):
+    """What is known of a user besides name and groups."""
+
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
 class Request(Struct, frozen=True):
     """An HTTP request without transport. `query` holds one value per name."""
 
@@ -23,6 +30,7 @@ class Request(Struct, frozen=True):
     accept: str = ""  # media types, the preferred one first; empty: JSON
     user_agent: str = ""
     groups: tuple[str, ...] = ()  # of the user; empty: those that follow from the name
+    details: UserDetails | None = None  # of the user
 
 
 class Response(Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from headgate.apiserver.caches import REQUEST_PATHS, Cache
-from headgate.apiserver.messages import Json
+from headgate.apiserver.messages import Json, UserDetails
 from headgate.apiserver.status import no_such_path
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
@@ -79,6 +79,7 @@ class RequestInfo(Struct, frozen=True, gc=False):
     manager: str = ""  # who is to own the fields that are written
     groups: tuple[str, ...] = ()  # of the user; empty: those that follow from the name
     answers: WebhookAnswers | None = None  # of webhooks over HTTPS; None: none is called
+    details: UserDetails | None = None  # of the user
     of_collection: bool = False  # the request is about a whole collection, and names no object
 
 

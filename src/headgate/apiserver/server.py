@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
@@ -16,7 +16,7 @@ from headgate.apiserver.authorization import (
     access_denied,
     attributes_of,
 )
-from headgate.apiserver.authorization.default_roles import default_roles
+from headgate.apiserver.authorization.default_roles import default_roles, reconciled
 from headgate.apiserver.authorization.escalation import EscalationCheck
 from headgate.apiserver.controllers import (
     API_SERVER,
@@ -67,7 +67,7 @@ from headgate.apiserver.handlers import (
 )
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.managedfields import FieldTracker
-from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver.messages import Json, Request, Response, UserDetails
 from headgate.apiserver.metadata import Identities
 from headgate.apiserver.openapi import openapi
 from headgate.apiserver.printing import rendering
@@ -137,7 +137,7 @@ class ApiServer:
         self._rbac = RbacAuthorizer(self._store) if authorization is AuthorizationMode.RBAC else None
         self._authorizer = self._rbac or AlwaysAllow()
         if self._rbac is not None:
-            admission, objects = (*admission, EscalationCheck(self._rbac)), (*objects, *default_roles())
+            admission = (*admission, EscalationCheck(self._rbac))
         self._chain = AdmissionChain(self._store, self._registry, self._authorizer, admission)
         self._tracks_fields = tracks_fields
         fields = FieldTracker() if tracks_fields else None
@@ -159,6 +159,8 @@ class ApiServer:
             self._store.restore(saved)
             self._reconcile(now)
         self._create_initial(objects, now)
+        if self._rbac is not None:
+            self._create_initial(default_roles(), now, reconciled)
 
     def handle(self, request: Request, now: float, answers: WebhookAnswers | None = None) -> Response:
         """The response to a request. Controllers have reconciled its consequences when this returns.
@@ -226,8 +228,11 @@ class ApiServer:
         """Whether roles and bindings decide, so that also whoever has not said who they are can be answered."""
         return self._rbac is not None
 
-    def impersonated(self, who: ClientIdentity, user: str, groups: Sequence[str]) -> ClientIdentity:
-        """Another user, for somebody who acts as it; raises ApiError unless they may impersonate it and each group.
+    def impersonated(
+        self, who: ClientIdentity, user: str, groups: Sequence[str], details: UserDetails | None = None
+    ) -> ClientIdentity:
+        """Another user, for somebody who acts as it; raises ApiError unless they may impersonate it, each group, its
+        uid and each extra value.
 
         Without groups, they are those that follow from the name.
         """
@@ -237,9 +242,10 @@ class ApiServer:
         wanted = AccessAttributes("impersonate", version="v1", resource="users", name=user)
         if account is not None:
             wanted = structs.replace(wanted, resource="serviceaccounts", namespace=account[0], name=account[1])
-        for each in (wanted, *(structs.replace(wanted, resource="groups", namespace="", name=name) for name in groups)):
+        of_groups = [structs.replace(wanted, resource="groups", namespace="", name=name) for name in groups]
+        for each in (wanted, *of_groups, *_impersonated_details(details or UserDetails())):
             self._refuse_unless_allowed(who.user, who.groups, each)
-        return ClientIdentity(user, impersonated_groups(user, groups))
+        return ClientIdentity(user, impersonated_groups(user, groups), details)
 
     def _authorize(self, request: Request) -> None:
         """Refuses a request that no rule allows."""
@@ -267,13 +273,23 @@ class ApiServer:
         """Every served resource type, built-in and custom, in all versions."""
         return self._registry.types()
 
-    def _create_initial(self, objects: Sequence[Json], now: float) -> None:
+    def _create_initial(
+        self, objects: Sequence[Json], now: float, update: Callable[[Json, Json], Json] = lambda stored, _: stored
+    ) -> None:
+        """Creates what is missing of these, and makes of the others what `update` says, by default nothing else."""
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
             assert served is not None, f"no type serves the initial {value['kind']}"
-            namespace = value["metadata"].get("namespace") or ""
-            if served.collection.get(namespace, value["metadata"]["name"]) is None:
-                self._writer.create(RequestInfo(served, namespace, "", API_SERVER, now, groups=(MASTERS,)), value)
+            namespace, name = value["metadata"].get("namespace") or "", value["metadata"]["name"]
+            info = RequestInfo(served, namespace, "", API_SERVER, now, groups=(MASTERS,))
+            found = served.collection.get(namespace, name)
+            new = value if found is None else update(found.value, value)
+            if found is not None and new is value:
+                self._deleter.remove(structs.replace(info, name=name), DeleteOptions())
+            if new is value:
+                self._writer.create(info, value)
+            elif found is not None and new is not found.value:
+                self._writer.replace(structs.replace(info, name=name), new)
         self._reconcile(now)
 
     def _reconcile(self, now: float) -> None:
@@ -305,7 +321,8 @@ class ApiServer:
             [],
             field_manager(request.method, request.query, request.user_agent) if self._tracks_fields else "",
             request.groups,
-            answers=answers,
+            answers,
+            request.details,
         )
         code, value = self._answer_resolved(request, info)
         if request.accept:
@@ -451,6 +468,16 @@ class ApiServer:
         if calls:
             raise CallsNeeded(calls)
         return admitted, None
+
+
+def _impersonated_details(details: UserDetails) -> Iterator[AccessAttributes]:
+    """What somebody must be allowed who acts as a user with these details."""
+    wanted = AccessAttributes("impersonate", group="authentication.k8s.io", version="v1")
+    for key, values in details.extra:
+        for value in values:
+            yield structs.replace(wanted, resource="userextras", subresource=key, name=value)
+    if details.uid:
+        yield structs.replace(wanted, resource="uids", name=details.uid)
 
 
 def _scope(request: Request, info: RequestInfo) -> ListScope:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver.messages import Json, UserDetails
 
 ADMINISTRATOR, ANONYMOUS = "system:admin", "system:anonymous"
 MASTERS = "system:masters"
@@ -23,6 +23,7 @@ class ClientIdentity(Struct, frozen=True):
 
     user: str
     groups: Groups
+    details: UserDetails | None = None
 
 
 def account_user(namespace: str, name: str) -> str:
@@ -55,6 +56,10 @@ def impersonated_groups(user: str, groups: Sequence[str]) -> Groups:
     return (*known, UNAUTHENTICATED if user == ANONYMOUS else AUTHENTICATED)
 
 
-def user_info(user: str, groups: Groups) -> Json:
+def user_info(user: str, groups: Groups, details: UserDetails | None = None) -> Json:
     """A UserInfo; without groups, those that follow from the name."""
-    return {"username": user, "groups": list(groups or groups_of(user))}
+    info: Json = {"username": user, "groups": list(groups or groups_of(user))}
+    if details is None:
+        return info
+    given = {"uid": details.uid, "extra": {key: list(values) for key, values in details.extra}}
+    return {**info, **{name: part for name, part in given.items() if part}}

@@ -26,7 +26,7 @@ from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.handlers.decoding import APPLY
 from headgate.apiserver.handlers.deletion import DeferredDeletion
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
-from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver.messages import Json, Request, Response, UserDetails
 from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import PROBES, ApiServer
 from headgate.apiserver.status import ApiError, bad_request, failure, timed_out, unauthorized
@@ -63,8 +63,7 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0  # of a deletion that a webh
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
-ACT_AS, ACT_IN = "impersonate-user", "impersonate-group"
-NOT_IMPERSONATED = ("impersonate-uid", "impersonate-extra-")
+ACT_AS, ACT_IN, ACT_WITH_UID, ACT_WITH = (f"impersonate-{part}" for part in ("user", "group", "uid", "extra-"))
 
 Authenticate = Callable[[HttpRequest], ClientIdentity | None]
 """Whoever asks; None for somebody unknown."""
@@ -203,7 +202,8 @@ class ApiFront:
             body, kind = (request.body, kind) if kind not in YAML else _from_yaml(request.body, kind)
         except InvalidYaml as error:
             return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
-        asked = Request(request.method, unquote(request.path), query, body, kind, who.user, accept, agent, who.groups)
+        path = unquote(request.path)
+        asked = Request(request.method, path, query, body, kind, who.user, accept, agent, who.groups, who.details)
         now, answers = self._now(), self._server.answers_for(asked)
         try:
             answer = self._server.handle(asked, now, answers)
@@ -286,10 +286,16 @@ class ApiFront:
         """Whom the request is to be answered for: who asks, or whom they impersonate. Raises ApiError."""
         if "impersonate-" not in "\n".join(request.headers):  # as in most
             return who
-        user, groups = request.headers.get(ACT_AS, ""), request.headers.get(ACT_IN, "").split("\n")
-        if other := next((name for name in request.headers if name.startswith(NOT_IMPERSONATED)), ""):
-            raise bad_request(f"{other} is not supported: impersonate a user and groups only")
-        return self._server.impersonated(who, user, [group for group in groups if group])
+        headers = request.headers
+        extra = [
+            (unquote(name.removeprefix(ACT_WITH)), tuple(values.split("\n")))
+            for name, values in sorted(headers.items())
+            if name.startswith(ACT_WITH)
+        ]
+        details = UserDetails(headers.get(ACT_WITH_UID, ""), tuple(extra))
+        groups = [group for group in headers.get(ACT_IN, "").split("\n") if group]
+        given = None if details == UserDetails() else details
+        return self._server.impersonated(who, headers.get(ACT_AS, ""), groups, given)
 
     def inform(self) -> None:
         """Wakes the watches of what has changed. To be called after whatever else writes to the server."""

@@ -24,7 +24,8 @@ from msgspec import Struct
 PLAIN = "text/plain; charset=utf-8"
 BACKLOG = 1024  # connections the kernel keeps for us while we are busy
 LINGER_SECONDS = 2.0  # for a client that still sends to read why it was refused
-REPEATED = frozenset({"impersonate-group"})  # headers of which each one counts; their values are joined by newlines
+REPEATED = ("impersonate-group", "impersonate-extra-")
+"""How headers begin of which each one counts; their values are joined by newlines."""
 ACCEPT_PAUSE = 0.05  # seconds before accepting again when it failed, for want of file descriptors
 
 
@@ -384,7 +385,8 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._complete:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-            self._headers[key] = f"{self._headers[key]}\n{text}" if key in REPEATED and key in self._headers else text
+            again = key in self._headers and key.startswith(REPEATED)
+            self._headers[key] = f"{self._headers[key]}\n{text}" if again else text
 
     def on_headers_complete(self) -> None:
         if self._complete:

@@ -120,12 +120,16 @@ class Nomination(Struct, frozen=True, gc=False):
 
 
 class PodRun(Struct, frozen=True, gc=False):
-    """What a kubelet reports: the pod's phase, since when, and with which code it ended."""
+    """What a kubelet reports: the pod's phase, since when, with which code it ended, and of which containers that is
+    told.
+    """
 
     phase: Phase
     at: float
     reason: str = ""
     exit_code: int | None = None
+    containers: tuple[tuple[str, str], ...] = ()  # names and images
+    started: float | None = None  # of those that ended
 
 
 class JobProgress(Struct, frozen=True, gc=False):

@@ -108,6 +108,7 @@ class Pod(Struct, frozen=True, gc=False):
     held: HeldPod | None = None  # of a pod labelled as managed by quota
     reserved_at: float | None = None  # since when it reserves capacity of its Volcano queue, once its gate is removed
     of_daemon_set: bool = False
+    containers: tuple[str, ...] = ()  # their names, once it is bound
 
     @property
     def target(self) -> Target:

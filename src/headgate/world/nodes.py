@@ -80,12 +80,10 @@ def complete_node(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": {**metadata, "labels": labels}, "status": completed}
 
 
-def remove_pod(pod: Pod, now: float, *, reason: str = "", exit_code: int | None = None) -> list[Effect]:
+def _removal(pod: Pod, failed: PatchStatus) -> list[Effect]:
     """Sets the phase first, so that a pod kept by a finalizer no longer counts as running; then deletes the object."""
     removal = Delete(pod.target, grace=0)
-    if pod.phase in ENDED:
-        return [removal]
-    return [PatchStatus(pod.target, PodRun(Phase.FAILED, now, reason, exit_code)), removal]
+    return [removal] if pod.phase in ENDED else [failed, removal]
 
 
 class PodWorker(Struct):
@@ -199,12 +197,16 @@ class Kubelet:
         if now < worker.stops:
             return [] if before == worker.stops else [WakeAt(worker.stops, uid)]
         worker.removed = True
-        return remove_pod(worker.pod, now, exit_code=KILLED)
+        return _removal(worker.pod, _report(worker, Phase.FAILED, now, KILLED))
 
 
 def _report(worker: PodWorker, phase: Phase, at: float, code: int | None = None) -> PatchStatus:
-    worker.reported = phase
-    return PatchStatus(worker.pod.target, PodRun(phase, at, exit_code=code))
+    """The containers of a pod run, or have all ended with the same code; one that never ran has none."""
+    worker.reported, pod = phase, worker.pod
+    named, images = pod.containers if worker.started is not None else (), pod.shape.images
+    containers = tuple(zip(named, images[len(images) - len(named) :], strict=True)) if len(images) >= len(named) else ()
+    started = None if phase is Phase.RUNNING or not containers else worker.started
+    return PatchStatus(pod.target, PodRun(phase, at, exit_code=code, containers=containers, started=started))
 
 
 def _behaviour(pod: Pod) -> Behaviour:
@@ -254,4 +256,5 @@ class NodeLifecycle:
 
     def _collect(self, node: str, now: float) -> list[Effect]:
         pods = self._pods.pop(node, {})
-        return [effect for pod in pods.values() for effect in remove_pod(pod, now, reason="NodeLost")]
+        lost = PodRun(Phase.FAILED, now, "NodeLost")
+        return [effect for pod in pods.values() for effect in _removal(pod, PatchStatus(pod.target, lost))]

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from headgate.apiserver.authorization import AccessAttributes, AccessDecision, Authorizer
 from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
-from headgate.apiserver.messages import Json
+from headgate.apiserver.messages import Json, UserDetails
 from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
@@ -79,6 +79,7 @@ class Operation(Struct, frozen=True):
     reinvocation: Reinvocation | None = None  # with answers
     fields: list[Json] | None = None  # the managedFields of the new object
     old_fields: list[Json] | None = None
+    details: UserDetails | None = None  # of the user
 
     @property
     def user_groups(self) -> Groups:
@@ -141,8 +142,8 @@ class ConfiguredPlugin(Protocol):
 
 
 _version_of = attrgetter("version")
-_RequestClass = tuple[ServedResource, str, str, str, Groups]
-"""Resource, verb, subresource, user and groups of a request."""
+_RequestClass = tuple[ServedResource, str, str, str, Groups, UserDetails | None]
+"""Resource, verb, subresource and user of a request, with the user's groups and details."""
 
 Plugin = AdmissionPlugin | ConfiguredPlugin
 
@@ -277,7 +278,7 @@ class AdmissionChain:
         if configured != self._configured:
             self._configured = configured
             self._applicable.clear()
-        request_class = (info.served, verb, info.subresource, info.user, info.groups)
+        request_class = (info.served, verb, info.subresource, info.user, info.groups, info.details)
         plugins = self._applicable.get(request_class)
         if plugins is None:
             plugins = self._applicable_to(_operation(verb, info, None, None))
@@ -310,4 +311,5 @@ def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None)
         info.groups,
         info.warnings,
         info.answers,
+        details=info.details,
     )

@@ -404,7 +404,7 @@ def admission_request(operation: Operation, version: str = "") -> Json:
         "requestResource": resource,
         **{name: value for name, value in given.items() if value},
         "operation": operation.verb,
-        "userInfo": user_info(operation.user, operation.groups),
+        "userInfo": user_info(operation.user, operation.groups, operation.details),
         "dryRun": operation.dry_run,
     }
 

@@ -139,26 +139,37 @@ def _string(schema: Json) -> Any:
     if "enum" in schema:
         texts = schema["enum"]
         plain = (
-            texts and all(isinstance(text, str) for text in texts) and not _limits(schema) and "format" not in schema
+            texts
+            and all(isinstance(text, str) for text in texts)
+            and not _limits(schema)
+            and schema.keys().isdisjoint(("format", "pattern"))
         )
         return Literal[tuple(texts)] if plain else None
     if schema.get("format") in FORMATS:
-        return None if _limits(schema) else _checked_by(_each_text_once(FORMATS[schema["format"]]))
+        plain = not _limits(schema) and not schema.get("pattern")
+        return _checked_by(_each_text_once(FORMATS[schema["format"]])) if plain else None
     if schema.get("pattern"):
-        return _checked_by(_each_text_once(_test_of(_limited_text(schema))))
+        return _checked_by(_each_text_once(_text_test(schema)))
     return _limited_text(schema)
 
 
 def _limits(schema: Json) -> Json:
     limits = {"max_length": schema.get("maxLength"), "min_length": schema.get("minLength")}
-    if schema.get("pattern"):
-        limits["pattern"] = compile_pattern(schema["pattern"]).pattern
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _limited_text(schema: Json) -> Any:
     limits = _limits(schema)
     return Annotated[str, Meta(**limits)] if limits else str
+
+
+def _text_test(schema: Json) -> Test:
+    """Whether a text has the length and the pattern of the schema."""
+    has_length, pattern = _test_of(_limited_text(schema)), schema.get("pattern")
+    if not pattern:
+        return has_length
+    matches = compile_pattern(pattern).matches
+    return lambda value: has_length(value) and matches(value)
 
 
 def _each_text_once(test: Test) -> Test:
@@ -235,5 +246,5 @@ def _untyped(schema: Json) -> Any:
         return _checked_by(lambda value: value is not None and not isinstance(value, dict))
     if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") not in _INTEGER_OR_STRING:
         return None
-    passes = _test_of(_integer({}) | _limited_text(schema))
-    return _checked_by(lambda value: type(value) in (int, str) and passes(value))
+    is_integer, is_text = _test_of(_integer({})), _text_test(schema)
+    return _checked_by(lambda value: is_text(value) if type(value) is str else type(value) is int and is_integer(value))

@@ -128,7 +128,7 @@ def _shortest(limit: int) -> Check:
 
 
 def _pattern(pattern: str) -> Check:
-    matches = compile_pattern(pattern).search
+    matches = compile_pattern(pattern).matches
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if isinstance(value, str) and not matches(value):

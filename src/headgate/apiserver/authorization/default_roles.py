@@ -11,12 +11,14 @@ from importlib.resources import files
 
 import msgspec
 
+from headgate.apiserver.authorization.escalation import uncovered
 from headgate.apiserver.authorization.rbac import GROUP
 from headgate.apiserver.messages import Json
 from headgate.apiserver.users import ACCOUNTS_GROUP, AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-_ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_ANNOTATIONS = {AUTOUPDATE: "true"}
 _AGGREGATED: Mapping[str, Sequence[str]] = {
     "admin": (),
     "edit": ("admin",),
@@ -45,6 +47,41 @@ def default_roles() -> list[Json]:
     rules = {**dict.fromkeys(("admin", "edit", "view"), None), **msgspec.json.decode(text)}
     roles = [_role(name, rules[name]) for name in sorted(rules)]
     return [*roles, *(_binding(name, _BOUND[name]) for name in sorted(_BOUND))]
+
+
+def reconciled(stored: Json, wanted: Json) -> Json:
+    """A default role or binding with what it lacks of it: labels, annotations, rules and subjects. What it has besides
+    stays. Identical if nothing is missing, or if its annotation says that it is to be left alone.
+    """
+    metadata = stored["metadata"]
+    if (metadata.get("annotations") or {}).get(AUTOUPDATE) == "false":
+        return stored
+    parts = {part: {**wanted["metadata"][part], **(metadata.get(part) or {})} for part in ("labels", "annotations")}
+    kept = {**stored, "metadata": {**metadata, **parts}}
+    new = _with_subjects(kept, wanted) if "roleRef" in wanted else _with_rules(kept, wanted)
+    return stored if new == stored else new
+
+
+def _with_subjects(binding: Json, wanted: Json) -> Json:
+    """One that refers to another role is made anew."""
+    if binding.get("roleRef") != wanted["roleRef"]:
+        return wanted
+    has = binding.get("subjects") or []
+    missing = [each for each in wanted["subjects"] if each not in has]
+    return {**binding, "subjects": [*has, *missing]} if missing else binding
+
+
+def _with_rules(role: Json, wanted: Json) -> Json:
+    rule = wanted.get("aggregationRule")
+    if rule is None:
+        role = {name: part for name, part in role.items() if name != "aggregationRule"}
+    else:
+        has = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+        missing = [each for each in rule["clusterRoleSelectors"] if each not in has]
+        role = {**role, "aggregationRule": {"clusterRoleSelectors": [*has, *missing]}} if missing else role
+    rules = role.get("rules") or []
+    lacking = uncovered(rules, wanted.get("rules") or ())
+    return {**role, "rules": [*rules, *lacking]} if lacking else role
 
 
 def _role(name: str, rules: list[Json] | None) -> Json:

@@ -93,7 +93,12 @@ class EscalationCheck:
     def _beyond(self, operation: Operation, rules: Sequence[Json]) -> list[Json]:
         """The single permissions of these rules that the user does not have."""
         own = self._authorizer.rules_for(operation.user, operation.user_groups, operation.namespace).rules
-        return [single for rule in rules for single in _singles(rule) if not any(_covers(each, single) for each in own)]
+        return uncovered(own, rules)
+
+
+def uncovered(own: Sequence[Json], rules: Sequence[Json]) -> list[Json]:
+    """The single permissions of some rules that others do not have."""
+    return [single for rule in rules for single in _singles(rule) if not any(_covers(each, single) for each in own)]
 
 
 def _is_collected(new: Json, old: Json) -> bool:

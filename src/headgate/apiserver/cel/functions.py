@@ -6,7 +6,6 @@ when their amounts are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -102,24 +101,19 @@ def _contains(items: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = _compiled(pattern).search(text)
-    return found.group(0) if found else ""
+    return next(iter(_find_all(text, pattern)), "")
 
 
 def _find_all(text: str, pattern: str) -> list[str]:
-    return [found.group(0) for found in _compiled(pattern).finditer(text)]
+    try:
+        return compile_pattern(pattern).found(text)
+    except InvalidPattern as error:
+        raise ValueError(f"Illegal regex: {error}") from None
 
 
 def _find_some(text: str, pattern: str, limit: int) -> list[str]:
     found = _find_all(text, pattern)
     return found if limit < 0 else found[:limit]
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return compile_pattern(pattern)
-    except InvalidPattern as error:
-        raise ValueError(f"Illegal regex: {error}") from None
 
 
 _FUNCTIONS: Sequence[tuple[str, Any, Implementation, tuple[Any, ...]]] = (

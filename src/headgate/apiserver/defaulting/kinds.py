@@ -17,7 +17,11 @@ _UNLIMITED = 2**31 - 1
 
 
 def default_job(job: Json) -> Json:
-    """The Job with counts and pod template defaulted; idempotent."""
+    """The Job with counts, pod template and labels defaulted; idempotent."""
+    return labelled_job(_completed(job))
+
+
+def _completed(job: Json) -> Json:
     spec = _with_counts(without_unknown(job.get("spec") or {}, JOB_SPEC))
     spec["template"] = default_pod_template(spec.get("template") or {})
     return {**job, "spec": spec}
@@ -25,7 +29,7 @@ def default_job(job: Json) -> Json:
 
 def new_job(job: Json) -> Json:
     """A new Job: defaulted, with its generated selector and labels, without status."""
-    return {**_labelled(_with_selector(default_job(job))), "status": {}}
+    return {**labelled_job(_with_selector(_completed(job))), "status": {}}
 
 
 def _with_counts(spec: Json) -> Json:
@@ -47,7 +51,7 @@ def _with_counts(spec: Json) -> Json:
     return whole
 
 
-def _labelled(job: Json) -> Json:
+def labelled_job(job: Json) -> Json:
     """A Job without labels gets those of its template."""
     labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
     if not labels or job["metadata"].get("labels"):

@@ -44,7 +44,8 @@ class _BindingMetadata(Struct, frozen=True, gc=False, rename="camel", omit_defau
     annotations: dict[str, str] = {}
 
 
-class _NodeReference(Struct, frozen=True, gc=False, omit_defaults=True):
+class _NodeReference(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
 
@@ -73,7 +74,7 @@ def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Bindin
     _refuse_unbindable(info, binding, pod)
     admission = chain.admission_of("CREATE", info, None)
     if admission is not None:
-        value = {"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)}
+        value = _placed(info, {"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)})
         if info.answers is not None:
             value = admission.mutate(value) or value
             binding = msgspec.convert(value, Binding)
@@ -81,6 +82,11 @@ def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Bindin
         admission.validate(value)
     if not info.dry_run:
         store.put(info.served.collection, info.namespace, info.name, _bound(pod, binding, info.now))
+
+
+def _placed(info: RequestInfo, value: Json) -> Json:
+    """What is created for a pod, with the pod's name and namespace."""
+    return {**value, "metadata": {**(value.get("metadata") or {}), "name": info.name, "namespace": info.namespace}}
 
 
 def _refuse_invalid_binding(info: RequestInfo, binding: Binding) -> None:
@@ -163,7 +169,7 @@ def evict(store: Store, chain: AdmissionChain, deleter: Deleter, info: RequestIn
     pod = get_existing(info).value
     admission = chain.admission_of("CREATE", info, None)
     if admission is not None:
-        value: Json | None = {"apiVersion": "policy/v1", "kind": "Eviction", **msgspec.to_builtins(eviction)}
+        value = _placed(info, {"apiVersion": "policy/v1", "kind": "Eviction", **msgspec.to_builtins(eviction)})
         admission.validate(admission.mutate(value) if info.answers is not None else value)
     budgets = store.collection("policy", "poddisruptionbudgets")
     budget = None if _needs_no_budget(pod) else _budget_of(budgets, info, pod)

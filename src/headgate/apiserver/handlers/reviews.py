@@ -162,4 +162,4 @@ def _refuse_invalid(errors: Sequence[FieldError]) -> None:
 
 
 def _self(request: Request, _namespace: str, _spec: Json, _now: float) -> Json:
-    return {"userInfo": user_info(request.user, request.groups)}
+    return {"userInfo": user_info(request.user, request.groups, request.details)}

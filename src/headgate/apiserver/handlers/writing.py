@@ -68,8 +68,8 @@ class Writer:
             entries = self._fields.created(info, rules.defaulted(identified), value["metadata"].get("managedFields"))
         if admission is not None and info.answers is not None:
             admission.fields = entries
-            read = rules.defaulted(_in_namespace(info, value))  # webhooks see nothing that the server adds
-            new = rules.prepare_create(self._with_identity(info, with_metadata(_mutate(admission, read))))
+            mutated = _mutate(admission, _as_read(info, _in_namespace(info, value)))
+            new = rules.prepare_create(self._with_identity(info, with_metadata(mutated)))
         elif admission is not None:
             given, new = new, _mutate(admission, new)
             if not admission.complete:
@@ -188,6 +188,12 @@ def _mutate(admission: WriteAdmission, value: Json) -> Json:
     made = admission.mutate(value)
     assert made is not None, "an admission plugin made nothing of an object"
     return made
+
+
+def _as_read(info: RequestInfo, value: Json) -> Json:
+    """The new object as webhooks see it: with its defaults, and with nothing that the server adds."""
+    read = info.served.type.rules.defaulted(value)
+    return read if info.served.custom or not info.served.type.has_status else {"status": {}, **read}
 
 
 def _in_namespace(info: RequestInfo, value: Json) -> Json:
