@@ -305,7 +305,7 @@ class ApiServer:
             [],
             field_manager(request.method, request.query, request.user_agent) if self._tracks_fields else "",
             request.groups,
-            answers=answers,
+            answers,
         )
         code, value = self._answer_resolved(request, info)
         if request.accept:
