@@ -63,7 +63,7 @@ class WebhookClient:
             return call.failed(_told(call, error))
         except (ssl.SSLError, ValueError):
             return CallFailed(f"could not get REST client: {NO_PEM}")
-        content_type = answer.headers.get(b"content-type", b"").decode("latin-1")
+        content_type = answer.header(b"content-type").decode("latin-1")
         return read_answer(call, uid, answer.status, content_type, answer.body)
 
     def close(self) -> None:

@@ -230,9 +230,9 @@ class WriteAdmission:
 
     def mutate(self, new: Json | None) -> Json | None:
         """The object after all mutations; the identical object if no plugin changed it."""
-        new, rounds = self._mutated(new), self._reinvocation
-        if rounds is not None and rounds.wanted:
-            rounds.second = True
+        new = self._mutated(new)
+        if self._reinvocation is not None and self._reinvocation.wanted:
+            self._reinvocation.second = True
             new = self._mutated(new)
         return new
 

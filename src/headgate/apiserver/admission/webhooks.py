@@ -108,12 +108,12 @@ class _MatchingWebhooks:
         """All webhooks are matched before the first is called; those over HTTPS are called at the same time."""
         matching = [hook for hook in self._validating if _matches(hook, operation, catalog)]
         remote = [hook for hook in matching if hook.handler is None]
-        answers = dict(zip((hook.key for hook in remote), _answers(remote, operation, catalog), strict=True))
+        answers = iter(_answers(remote, operation, catalog)) if remote else iter(())
         for hook in matching:
             if hook.handler is not None:
                 _call(hook, hook.handler, operation)
             else:
-                _allowed(hook, answers[hook.key], operation)
+                _allowed(hook, next(answers), operation)
 
 
 class WebhookAdmission:
@@ -135,9 +135,10 @@ class WebhookAdmission:
         if operation.resource.group == GROUP:
             return ()
         found = []
+        others = [version for version in catalog.versions(operation.resource) if version != operation.resource.version]
         for configuration in catalog.list(resource):
             for index, webhook in enumerate(configuration.get("webhooks") or ()):
-                version = _version_of(webhook, operation, catalog)
+                version = _version_of(webhook, operation, others)
                 conditions = None if version is None else _undecided(_conditions(webhook), operation)
                 if version is not None and conditions is not None:
                     key = f"{configuration['metadata']['name']}/{index}"
@@ -164,16 +165,15 @@ class WebhookAdmission:
         )
 
 
-def _version_of(webhook: Json, operation: Operation, catalog: Catalog) -> str | None:
+def _version_of(webhook: Json, operation: Operation, others: Sequence[str]) -> str | None:
     """The version of the resource that a rule of the webhook is for: that of the request, or with the matchPolicy
-    Equivalent another; None if no rule matches.
+    Equivalent one of the others; None if no rule matches.
     """
     rules = webhook.get("rules") or ()
     if any(rule_matches(rule, operation) for rule in rules):
         return operation.resource.version
     if webhook.get("matchPolicy") == "Exact":
         return None
-    others = [version for version in catalog.versions(operation.resource) if version != operation.resource.version]
     return next((version for rule in rules for version in others if rule_matches(rule, operation, version)), None)
 
 

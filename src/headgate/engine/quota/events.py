@@ -38,7 +38,7 @@ def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int
 
 def _summary(given: Admission) -> dict[str, int | str]:
     flavors = sorted({flavor for one in given.pod_sets for _, flavor in one.flavors})
-    pods = sum(one.count for one in given.pod_sets)
+    pods = sum([one.count for one in given.pod_sets])
     return {"queue": given.cluster_queue, "flavors": ",".join(flavors), "pods": pods}
 
 
