@@ -82,7 +82,7 @@ class Performer:
         self._window = InformWindow(within)
         self._awaited: AwaitedPermits | None = None  # since when by the clock
         self._given = 0  # permits that no step has taken yet
-        self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
+        self._behind: dict[Key, list[Write]] = {}  # by object that has a write ready or under way
         self._informing = [0 for _ in InformLine]  # writes under way, or at rest after one
         self._group: asyncio.TaskGroup | None = None  # while it runs
         self._under_way = 0
@@ -99,10 +99,10 @@ class Performer:
         if isinstance(write, EmitEvent) or (isinstance(write, PatchStatus) and write.informs and not write.permitted):
             self._notes.put(write, self._clock(), is_saturated=self._window.is_saturated)
             self._inform(is_stepping=True)
-        elif (line := self._behind.get(object_of(write))) is not None:
+        elif (line := self._behind.get(key := object_of(write))) is not None:
             line.append(write)
         else:
-            self._behind[object_of(write)] = deque()
+            self._behind[key] = []
             self._line_up(write)
 
     def await_permits(self, awaited: AwaitedPermits | None, now: float) -> None:
@@ -194,10 +194,10 @@ class Performer:
     def _finish(self, write: Write) -> None:
         """What waits behind the write is next."""
         if not isinstance(write, EmitEvent):
-            if line := self._behind.get(object_of(write)):
-                self._line_up(line.popleft())
+            if line := self._behind.get(key := object_of(write)):
+                self._line_up(line.pop(0))
             else:
-                self._behind.pop(object_of(write), None)
+                self._behind.pop(key, None)
 
     def _line_up(self, write: Write) -> None:
         if isinstance(write, PatchStatus) and write.permitted:
@@ -237,7 +237,7 @@ class Performer:
             if note is None:
                 return
             if not isinstance(note, EmitEvent):
-                self._behind.setdefault(object_of(note), deque())
+                self._behind.setdefault(object_of(note), [])
             self._informing[line] += 1
             self._group.create_task(self._perform_informative(note, line))
 
