@@ -235,6 +235,15 @@ def test_what_is_taken_back_keeps_a_pod_waiting_until_the_victim_should_be_gone_
     assert steps.binds == {"again": "m"}
 
 
+def test_a_pod_that_waits_while_a_node_is_taken_back_is_unschedulable_if_it_reserves_its_capacity():
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    leaving, mine = replace(OTHERS[1], deleted=1000.0), replace(queued("mine", gated=False), nominated="n")
+    theirs = [queued("let go", of="other", gated=False, priority=9), queued("gated", of="other", priority=9)]
+    steps = Steps(*queues, FULL, OTHERS[0], leaving, mine, *theirs)
+    waits = "waiting until queue team has taken back what it deserves on node n"
+    assert [said(steps, each.key.name) for each in theirs] == [("Unschedulable", waits), ("SchedulingGated", waits)]
+
+
 def test_a_queue_takes_back_once_another_uses_more_than_it_deserves():
     queues = queue("team", None, deserved=1000), queue("other", None, deserved=2000)
     mine = queued("mine", shape=shape(1000, node_selector=HERE))

@@ -15,7 +15,7 @@ from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
-from headgate.engine.scheduler.queue_refusals import reason_for
+from headgate.engine.scheduler.queue_refusals import UNSCHEDULABLE, reason_for
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.groups import GroupKey
@@ -228,8 +228,10 @@ class ReclaimedNodes:
                     self._expect(name)
                 theirs = self._capacity.queue_of(first)
                 message = f"waiting until queue {theirs} has taken back what it deserves on node {first.nominated}"
-                alike = (queue, pod.shape.requests, pod.priority, reason_for(pod))
-                return NotNow(reason_for(pod), message, self.wake_on, {"queue": queue}, allowed, alike)
+                reserves = pod.key in self._capacity.in_force  # an autoscaler may bring another node for it
+                reason = UNSCHEDULABLE if reserves else reason_for(pod)
+                alike = (queue, pod.shape.requests, pod.priority, reason)
+                return NotNow(reason, message, self.wake_on, {"queue": queue}, allowed, alike)
         return None
 
     def _wants_same_node(self, pod: Pod, queue: str, promised: Pod) -> bool:
