@@ -1,7 +1,7 @@
 """Victims for pods that their Volcano queue has no capacity for, within it and of queues beyond their due."""
 
 import pytest
-from builders import bound, node, pod, shape
+from builders import bound, node, pod, priority_class, shape
 from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import grouped, pod_group, queue, queued
@@ -204,6 +204,17 @@ def test_what_is_taken_back_does_not_go_to_pods_of_the_other_queue_that_come_bac
     steps.step(Gone(OTHERS[1].key, OTHERS[1].uid), Observed(again))
     assert steps.binds == {"mine": "n"}
     assert said(steps, "again")[1].startswith("waiting until queue team has taken back what it deserves")
+
+
+def test_what_is_taken_back_does_not_go_to_a_gang_that_is_more_than_its_queue_deserves():
+    """Of which each pod by itself would be within."""
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    gang = replace(pod_group(members=2, of="other"), priority_class="high")
+    again = [grouped(f"m{n}", priority=9, created=float(n)) for n in range(2)]
+    mine = replace(queued("mine", gated=False), nominated="n")
+    steps = Steps(*queues, FULL, priority_class("high", 9), gang, *again, mine)
+    assert steps.binds == {"mine": "n"}
+    assert said(steps, "m0")[1].startswith("waiting until queue team has taken back what it deserves")
 
 
 @pytest.mark.parametrize(

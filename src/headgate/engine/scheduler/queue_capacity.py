@@ -673,7 +673,7 @@ class QueueCapacity:
         Pods that never asked for the gate reserve nothing, so nobody asks again when the capacity they fit is used up:
         of these it does not count whether they were refused when they were tried last.
         """
-        if any(pod.key in self._lines.refused for pod in pods) and any(map(opted_in, pods)):
+        if any(pod.key in self._lines.refused and opted_in(pod) for pod in pods):
             return False
         new = [pod for pod in pods if pod.key not in self.in_force]
         missing, taken = needed - (len(pods) - len(new)), list[Use]()

@@ -29,7 +29,6 @@ from headgate.preemption.volcano import (
     Use,
     add,
     givable,
-    may_reclaim,
     remove,
     victims_elsewhere,
     victims_within,
@@ -222,7 +221,7 @@ class ReclaimedNodes:
             queue = self._capacity.queue_of(pod)
             before = [one for one in promised if one.priority < pod.priority and self._wants_same_node(pod, queue, one)]
             node = self._capacity.node(queue)
-            if before and node is not None and not may_reclaim([(node, pod.shape.requests)]):
+            if before and node is not None and not self._capacity.within_deserved(pods[: allowed + 1], node):
                 first = min(before, key=lambda one: one.key)
                 for name in {one.nominated for one in before}:
                     self._expect(name)
