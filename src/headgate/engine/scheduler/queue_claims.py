@@ -141,7 +141,7 @@ class QueueClaims:
                     continue
                 if claim.queue != use[0].name and not self._within(pods, wanted[0][0]):
                     if any(each.gates for each in pods):
-                        break  # so will all others that never reserved anything
+                        break  # nor are others with this claim that never reserved anything
                     continue
                 if not fit(wanted):
                     break

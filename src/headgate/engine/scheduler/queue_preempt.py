@@ -223,7 +223,7 @@ class ReclaimedNodes:
             node = self._capacity.node(queue)
             if before and node is not None and not self._capacity.within_deserved(pods[: allowed + 1], node):
                 first = min(before, key=lambda one: one.key)
-                for name in {one.nominated for one in before}:
+                for name in dict.fromkeys(one.nominated for one in before):
                     self._expect(name)
                 theirs = self._capacity.queue_of(first)
                 message = f"waiting until queue {theirs} has taken back what it deserves on node {first.nominated}"
