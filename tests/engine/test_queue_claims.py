@@ -367,6 +367,23 @@ def test_what_starts_in_a_queue_below_counts_for_what_a_reservation_may_keep():
     assert steps.reasons["held"] == "SchedulingGated"
 
 
+@pytest.mark.parametrize(
+    "deserved, evicted",
+    [
+        pytest.param(1500, [], id="leaves too little within what it deserves"),
+        pytest.param(2000, ["theirs"], id="leaves enough, and what is given back is kept"),
+    ],
+)
+def test_what_is_reserved_in_a_queue_below(deserved, evicted):
+    """Whoever starts and whoever evicts count the same, so nobody starts to be evicted again."""
+    team, below = queue("team", None, "org", deserved=deserved), queue("below", None, "team", deserved=1000)
+    held, theirs = elsewhere("held", of="below", gated=False), running("theirs", "other")
+    tree = [queue("org", 2000), team, below, queue("other", None, "org", **FIRST)]
+    steps = Returning(*tree, BIG, held, theirs, elsewhere("mine")).run()
+    assert steps.evicted == evicted
+    assert steps.on_nodes == {"theirs"} - set(evicted)
+
+
 def test_a_reservation_gives_way_as_soon_as_a_pod_leaves_whose_capacity_is_kept_for_another():
     solid = queue("solid", None, "org", reclaimable=False)
     tree = [queue("org", 2000), queue("team", None, "org", deserved=2000), queue("other", None, "org"), solid]

@@ -1,7 +1,7 @@
 """Victims for pods that their Volcano queue has no capacity for, within it and of queues beyond their due."""
 
 import pytest
-from builders import bound, node, pod, shape
+from builders import bound, node, pod, priority_class, shape
 from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import grouped, pod_group, queue, queued
@@ -206,6 +206,17 @@ def test_what_is_taken_back_does_not_go_to_pods_of_the_other_queue_that_come_bac
     assert said(steps, "again")[1].startswith("waiting until queue team has taken back what it deserves")
 
 
+def test_what_is_taken_back_does_not_go_to_a_gang_that_is_more_than_its_queue_deserves():
+    """Of which each pod by itself would be within."""
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    gang = replace(pod_group(members=2, of="other"), priority_class="high")
+    again = [grouped(f"m{n}", priority=9, created=float(n)) for n in range(2)]
+    mine = replace(queued("mine", gated=False), nominated="n")
+    steps = Steps(*queues, FULL, priority_class("high", 9), gang, *again, mine)
+    assert steps.binds == {"mine": "n"}
+    assert said(steps, "m0")[1].startswith("waiting until queue team has taken back what it deserves")
+
+
 @pytest.mark.parametrize(
     "selector, stuck",
     [
@@ -233,6 +244,15 @@ def test_what_is_taken_back_keeps_a_pod_waiting_until_the_victim_should_be_gone_
     assert (steps.binds, steps.only(WakeAt).at) == ({}, 30.0)
     steps.later(25, TimerFired("scheduling"))
     assert steps.binds == {"again": "m"}
+
+
+def test_a_pod_that_waits_while_a_node_is_taken_back_is_unschedulable_if_it_reserves_its_capacity():
+    queues = queue("team", None, deserved=1000), queue("other", None, deserved=1000)
+    leaving, mine = replace(OTHERS[1], deleted=1000.0), replace(queued("mine", gated=False), nominated="n")
+    theirs = [queued("let go", of="other", gated=False, priority=9), queued("gated", of="other", priority=9)]
+    steps = Steps(*queues, FULL, OTHERS[0], leaving, mine, *theirs)
+    waits = "waiting until queue team has taken back what it deserves on node n"
+    assert [said(steps, each.key.name) for each in theirs] == [("Unschedulable", waits), ("SchedulingGated", waits)]
 
 
 def test_a_queue_takes_back_once_another_uses_more_than_it_deserves():

@@ -152,6 +152,14 @@ def test_a_group_says_that_its_queue_has_no_capacity_any_more_for_pods(opted_in)
     assert [each.message for each in group(steps).conditions] == ["queue team has no capacity for its pods"]
 
 
+def test_a_group_of_which_enough_reserve_their_capacity_waits_for_nodes_alone():
+    """Whether or not its queue has some for one more, which never asked for the gate and may have fitted before."""
+    said = {"gated": False, "scheduled": ScheduledCondition("False", "Unschedulable", "")}
+    more = replace(grouped("more", created=1.0, **said), annotations={})
+    steps = Steps(queue("team", 1500), pod_group(members=0), node("n", cpu=100), grouped("m0", **said), more)
+    assert [each.message for each in group(steps).conditions] == ["0 of 1 needed pods have a node"]
+
+
 def test_a_group_is_pending_again_once_another_queue_uses_what_both_share():
     tree = queue("org", 2000), queue("team", None, "org"), queue("other", None, "org")
     wants = pod_group(members=2, volcano={"min_resources": amounts(2000)})

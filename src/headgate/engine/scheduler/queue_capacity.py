@@ -10,7 +10,7 @@ two reservations can wait for each other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +22,7 @@ from headgate.engine.scheduler.groups import Described
 from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.engine.scheduler.queue_lines import QueueLines
 from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
-from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations
+from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, reserved_in
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
@@ -77,7 +77,7 @@ class QueueCapacity:
         self.reservations = QueueReservations(timeout, self._needed, self._changing)
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
-        self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had)
+        self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had, self.within_deserved)
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
@@ -402,10 +402,19 @@ class QueueCapacity:
 
     def _is_kept_from(self, each: QueueReservation) -> bool:
         """Whether its pod would be evicted for one that waits."""
-        node = self._tree.get(each.queue)
-        use = (node, each.pod.shape.requests) if node is not None else None
-        refused = self._lines.refused
-        return use is not None and self._claims.kept_from(each.pod, use, self._tree, self._going, refused) is not None
+        return self._kept_from_started(each.pod, each.queue, among=self._lines.refused) is not None
+
+    def _kept_from_started(self, pod: Pod, queue: str, among: Container[Key] | None = None) -> KeptCapacity | None:
+        """What is kept from a pod whose reservation is in force, once it uses that capacity."""
+        node, requests = self._tree.get(queue), pod.shape.requests
+        if node is None:
+            return None
+        node.unreserve(requests)
+        node.add(requests)
+        kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going, among)
+        node.remove(requests)
+        node.reserve(requests)
+        return kept
 
     def _rank_again(self, queue: str) -> None:
         """Other reservations of this queue, or of one above it, may be within what their queue deserves now."""
@@ -571,8 +580,7 @@ class QueueCapacity:
 
     def _kept_reservation(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why a pod that reserves its capacity may not use it: it would be evicted for one that was not tried yet."""
-        node, requests = self._tree.get(queue), pod.shape.requests
-        kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going) if node is not None else None
+        kept = self._kept_from_started(pod, queue)
         if kept is None:
             return None
         alike = self._alike(pod, queue)
@@ -611,7 +619,7 @@ class QueueCapacity:
         before = [each for each in self.reservations.before(place, node) if each.pod.key not in keys]
         wanted = [(node, pod.shape.requests) for pod in pods if self.queue_of(pod) == node.name]
         uses = [(node, each.pod.shape.requests) for each in before]
-        return may_reclaim(wanted, uses, self.reservations.held(node))
+        return may_reclaim(wanted, uses, reserved_in(node))
 
     def _start_together(self, pod: Pod, other: Key) -> bool:
         """Whether both are of one gang: it starts with any of its members, in the place of the first."""
@@ -665,7 +673,7 @@ class QueueCapacity:
         Pods that never asked for the gate reserve nothing, so nobody asks again when the capacity they fit is used up:
         of these it does not count whether they were refused when they were tried last.
         """
-        if any(pod.key in self._lines.refused for pod in pods) and any(map(opted_in, pods)):
+        if any(pod.key in self._lines.refused and opted_in(pod) for pod in pods):
             return False
         new = [pod for pod in pods if pod.key not in self.in_force]
         missing, taken = needed - (len(pods) - len(new)), list[Use]()

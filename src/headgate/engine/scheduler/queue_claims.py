@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from headgate.engine.scheduler.queue_reservations import reserved_in
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
@@ -58,11 +59,13 @@ class QueueClaims:
         waiting: Callable[[Pod], Sequence[Pod]],
         wanted: Callable[[Sequence[Pod]], Sequence[Use] | None],
         reserves: Callable[[Pod], bool],
+        within: Callable[[Sequence[Pod], VolcanoQueueNode], bool],
     ) -> None:
         self._enabled = enabled  # the schedulerNames whose profile has preemption on
         self._waiting = waiting  # the pods that start together with the first of an entry; none if there is no entry
         self._wanted = wanted  # what they want, if nothing but capacity keeps them
         self._reserves = reserves  # whether a pod has its capacity already, or had it in vain and rests
+        self._within = within  # whether their queue stays within what it deserves: then they may have others evicted
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
@@ -136,7 +139,11 @@ class QueueClaims:
                 wanted = self._wanted(pods) if pod.group is None or pods[0].group != pod.group else None
                 if not wanted or not all(self.may_evict(each) for each in pods):
                     continue
-                if (claim.queue != use[0].name and not may_reclaim(wanted)) or not fit(wanted):
+                if claim.queue != use[0].name and not self._within(pods, wanted[0][0]):
+                    if any(each.gates for each in pods):
+                        break  # nor are others with this claim that never reserved anything
+                    continue
+                if not fit(wanted):
                     break
                 first.append(pods[0])
                 add(wanted)
@@ -159,7 +166,8 @@ class QueueClaims:
             level = tree.get(claim.queue)
             if level is None or level is node:
                 continue
-            if claim.gang is not None or (_names(claim) & over and may_reclaim([(level, claim.requests)])):
+            alone = may_reclaim([(level, claim.requests)], (), reserved_in(level))
+            if claim.gang is not None or (_names(claim) & over and alone):
                 yield claim
 
     def _in_order(self, tree: QueueTree) -> list[QueueClaim]:

@@ -15,7 +15,7 @@ from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
-from headgate.engine.scheduler.queue_refusals import reason_for
+from headgate.engine.scheduler.queue_refusals import UNSCHEDULABLE, reason_for
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.groups import GroupKey
@@ -29,7 +29,6 @@ from headgate.preemption.volcano import (
     Use,
     add,
     givable,
-    may_reclaim,
     remove,
     victims_elsewhere,
     victims_within,
@@ -222,14 +221,16 @@ class ReclaimedNodes:
             queue = self._capacity.queue_of(pod)
             before = [one for one in promised if one.priority < pod.priority and self._wants_same_node(pod, queue, one)]
             node = self._capacity.node(queue)
-            if before and node is not None and not may_reclaim([(node, pod.shape.requests)]):
+            if before and node is not None and not self._capacity.within_deserved(pods[: allowed + 1], node):
                 first = min(before, key=lambda one: one.key)
-                for name in {one.nominated for one in before}:
+                for name in dict.fromkeys(one.nominated for one in before):
                     self._expect(name)
                 theirs = self._capacity.queue_of(first)
                 message = f"waiting until queue {theirs} has taken back what it deserves on node {first.nominated}"
-                alike = (queue, pod.shape.requests, pod.priority, reason_for(pod))
-                return NotNow(reason_for(pod), message, self.wake_on, {"queue": queue}, allowed, alike)
+                reserves = pod.key in self._capacity.in_force  # an autoscaler may bring another node for it
+                reason = UNSCHEDULABLE if reserves else reason_for(pod)
+                alike = (queue, pod.shape.requests, pod.priority, reason)
+                return NotNow(reason, message, self.wake_on, {"queue": queue}, allowed, alike)
         return None
 
     def _wants_same_node(self, pod: Pod, queue: str, promised: Pod) -> bool:

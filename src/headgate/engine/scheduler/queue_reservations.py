@@ -216,13 +216,16 @@ class QueueReservations:
     def first_beyond(self, node: VolcanoQueueNode) -> ReservationPlace | None:
         """Where the reservations of this queue begin that are more than it deserves; None if they all are within."""
         before: list[Use] = []
-        held = self.held(node)
+        held = reserved_in(node)
         for unit in self.units(node.name):
             uses = [(node, each.pod.shape.requests) for each in unit if each.queue == node.name]
             if not self.counts(unit) or not names_deserved(uses):
                 continue
-            if not may_reclaim(uses, before, held):
-                return self.place(unit[0].pod, node.name, unit[0].since(self.now))
+            place = self.place(unit[0].pod, node.name, unit[0].since(self.now))
+            below = self.before(place, node) if node.children else []
+            earlier = [(node, each.pod.shape.requests) for each in below if each.queue != node.name]
+            if not may_reclaim(uses, before + earlier, held):
+                return place
             before += uses
         return None
 
@@ -247,13 +250,16 @@ class QueueReservations:
         return own + [each for each, theirs in others if (beyond, place) < (self._is_beyond(each), theirs)]
 
     def before(self, place: ReservationPlace, node: VolcanoQueueNode) -> list[QueueReservation]:
-        """The reservations of this queue that come before this place, in force or not."""
-        found = self._of_queue.get(node.name, {}).values()
-        return [each for each in found if self.counts([each]) and self.place_of(each.pod, node.name) < place]
+        """The reservations of this queue, and of those below it, that come before this place, in force or not."""
+        found = [each for queue in self._with_below(node) for each in self._of_queue[queue].values()]
+        return [each for each in found if self.counts([each]) and self.place_of(each.pod, each.queue) < place]
 
-    def held(self, node: VolcanoQueueNode) -> list[Use]:
-        """What is in force of this queue and of those below it."""
-        return [(node, Resources.of(node.reserved))] if node.reserved else []
+    def _with_below(self, node: VolcanoQueueNode) -> list[str]:
+        """The queue and those below it, of those that have reservations."""
+        if not node.children:
+            return [node.name] if node.name in self._of_queue else []
+        levels = [(queue, self.tree.get(queue)) for queue in self._of_queue]
+        return [queue for queue, level in levels if level is not None and any(each is node for each in level.path())]
 
     # time
 
@@ -296,3 +302,8 @@ class QueueReservations:
 
     def _since(self, unit: Sequence[QueueReservation]) -> float:
         return max(each.since(self.now) for each in unit)
+
+
+def reserved_in(node: VolcanoQueueNode) -> list[Use]:
+    """What is in force of this queue and of those below it."""
+    return [(node, Resources.of(node.reserved))] if node.reserved else []
