@@ -3,7 +3,7 @@
 Bindings are first asked of the server itself, as the simulator and `headgate up` do: written, drained from a watch and
 decoded into a cache, in one process. Then over HTTP, beside a server of aiohttp that validates nothing and stores
 nothing: it decodes the binding, answers, and writes an event of the same size. Client and servers are processes of
-their own, without TLS; they take turns, and what counts is the median of the rounds' ratios.
+their own; they take turns, first without TLS and then with it, and what counts is the median of the rounds' ratios.
 
 Run: python benchmarks/bench_front.py [--binds 10000] [--watchers 200 --objects 1000] [--pods 100000]
 """
@@ -16,6 +16,7 @@ import gc
 import multiprocessing
 import os
 import resource
+import ssl
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +34,9 @@ from headgate.api.requests import JSON, Call
 from headgate.apiserver import ApiServer, Request
 from headgate.apiserver.users import ClientIdentity
 from headgate.live.access import Access, Anonymous, ClusterEndpoint, server_url
+from headgate.live.api_credentials import new_administrator
 from headgate.live.api_front import LIMITS, ApiFront
+from headgate.live.certificates import ServerTls, ServingCertificate
 from headgate.live.client import Client
 from headgate.live.connection import Stream
 from headgate.live.http_server import Listen, http_server
@@ -50,9 +53,9 @@ SOMEBODY = ClientIdentity("somebody", ())
 DRAINED_EVERY = 16  # bindings in process, as many as are under way over HTTP
 
 
-def in_another_process(serve: Callable[[Connection, int], None], pods: int) -> tuple[Any, int]:
+def in_another_process(serve: Callable[..., None], *arguments: Any) -> tuple[Any, int]:
     here, there = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=serve, args=(there, pods), daemon=True)
+    process = multiprocessing.Process(target=serve, args=(there, *arguments), daemon=True)
     process.start()
     return process, int(here.recv())
 
@@ -94,12 +97,20 @@ def in_process(count: int) -> float:
     return taken
 
 
-def serve_ours(told: Connection, pods: int) -> None:
+def tls_of(shown: ServingCertificate | None) -> ssl.SSLContext | None:
+    if shown is None:
+        return None
+    tls = ServerTls()
+    tls.show(shown)
+    return tls.context
+
+
+def serve_ours(told: Connection, pods: int, shown: ServingCertificate | None) -> None:
     server = server_with(pods)
     front = ApiFront(server, lambda _: SOMEBODY, time.time)
 
     async def run() -> None:
-        async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port") as port:
+        async with http_server(Listen("127.0.0.1", 0), front, LIMITS, "--port", tls_of(shown)) as port:
             told.send(port)
             await asyncio.Event().wait()
 
@@ -107,7 +118,7 @@ def serve_ours(told: Connection, pods: int) -> None:
         runner.run(run())
 
 
-def serve_aiohttp(told: Connection, _pods: int) -> None:
+def serve_aiohttp(told: Connection, _pods: int, shown: ServingCertificate | None) -> None:
     watchers: list[web.StreamResponse] = []
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -128,7 +139,8 @@ def serve_aiohttp(told: Connection, _pods: int) -> None:
         return web.Response(status=201, body=b"{}", content_type="application/json")
 
     async def run() -> None:
-        server = await asyncio.get_running_loop().create_server(web.Server(answer), "127.0.0.1", 0)
+        serving = asyncio.get_running_loop().create_server(web.Server(answer), "127.0.0.1", 0, ssl=tls_of(shown))
+        server = await serving
         told.send(server.sockets[0].getsockname()[1])
         await asyncio.Event().wait()
 
@@ -137,8 +149,9 @@ def serve_aiohttp(told: Connection, _pods: int) -> None:
 
 
 @asynccontextmanager
-async def asking(port: int) -> AsyncIterator[Client]:
-    endpoint = ClusterEndpoint(server_url(f"http://127.0.0.1:{port}"), "bench")
+async def asking(port: int, shown: ServingCertificate | None) -> AsyncIterator[Client]:
+    scheme, authority = ("https", shown.authority) if shown is not None else ("http", b"")
+    endpoint = ClusterEndpoint(server_url(f"{scheme}://127.0.0.1:{port}"), "bench", authority=authority)
     client = Client(Access(endpoint, Anonymous()), time.monotonic, time.time, asyncio.sleep)
     try:
         yield client
@@ -146,11 +159,11 @@ async def asking(port: int) -> AsyncIterator[Client]:
         client.close()
 
 
-async def bindings(port: int, count: int) -> float:
+async def bindings(port: int, count: int, shown: ServingCertificate | None) -> float:
     """Seconds until the last of so many bindings is seen in a cache that a watch fills."""
     cache: dict[str, object] = {}
     left = iter(range(count))
-    async with asking(port) as client, asking(port) as watching:
+    async with asking(port, shown) as client, asking(port, shown) as watching:
 
         async def bind() -> None:
             for number in left:
@@ -229,16 +242,16 @@ def measure_stored(told: Connection, count: int) -> None:
     told.send(stored(count))
 
 
-def over_http(binds: int) -> None:
+def over_http(binds: int, shown: ServingCertificate | None) -> None:
     ratios: dict[str, list[float]] = {"per second": [], "per CPU second of client and server": []}
-    print(f"  over HTTP, {CONNECTIONS} connections:")
+    print(f"  over {'HTTP' if shown is None else 'HTTPS'}, {CONNECTIONS} connections:")
     for _ in range(ROUNDS):
         rates = {}
         for name, serve in (("aiohttp", serve_aiohttp), ("ours", serve_ours)):
-            process, port = in_another_process(serve, binds)
+            process, port = in_another_process(serve, binds, shown)
             began = time.process_time() + used_by(process)
             with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-                taken = runner.run(bindings(port, binds))
+                taken = runner.run(bindings(port, binds, shown))
             by_cpu = binds / (time.process_time() + used_by(process) - began)
             process.terminate()
             rates[name] = (binds / taken, by_cpu)
@@ -259,12 +272,14 @@ def main() -> None:
     print(f"bind, watch, cache: {arguments.binds} pods")
     _, rate = in_another_process(measure_in_process, arguments.binds)
     print(f"  in process {rate:9,} bindings per CPU second, expected at least {GOAL:,}")
-    over_http(arguments.binds)
+    certificate = new_administrator(["127.0.0.1"], (), time.time()).certificates.server
+    for shown in (None, certificate):
+        over_http(arguments.binds, shown)
     with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
         taken = runner.run(fan_out(arguments.watchers, arguments.objects))
     events = arguments.watchers * arguments.objects
-    shown = f"{arguments.watchers} watchers, {arguments.objects} objects"
-    print(f"{shown}: {events / taken:,.0f} events/s in {taken:.2f} s")
+    asked = f"{arguments.watchers} watchers, {arguments.objects} objects"
+    print(f"{asked}: {events / taken:,.0f} events/s in {taken:.2f} s")
     _, used = in_another_process(measure_stored, arguments.pods)
     print(f"{arguments.pods} pods stored: {used} MiB, {used * 1024 / arguments.pods:.1f} KiB each")
 

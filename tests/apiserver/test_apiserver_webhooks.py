@@ -9,6 +9,11 @@ from headgate.apiserver.admission.webhooks import Unreachable
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/"
 CREATES = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 UPDATES = {**CREATES, "operations": ["UPDATE"]}
+CALLED = {
+    "clientConfig": {"url": "https://127.0.0.1:1/"},
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
 GATE = {"name": "example.com/gate"}
 UNREACHABLE = 'Internal error occurred: failed calling webhook "{}": failed to call webhook: connection refused'
 
@@ -61,7 +66,8 @@ def client():
 
 def configure(client, kind, hook, rule=CREATES, **fields):
     name = f"{hook}.example.com"
-    body = {"metadata": {"name": f"{kind}-{hook}"}, "webhooks": [{"name": name, "rules": [rule], **fields}]}
+    webhook = {**CALLED, "name": name, "rules": [rule], **fields}
+    body = {"metadata": {"name": f"{kind}-{hook}"}, "webhooks": [webhook]}
     client.create(f"{CONFIGURATIONS}{kind}webhookconfigurations", body)
 
 
@@ -139,3 +145,51 @@ def test_a_configuration_counts_as_long_as_it_is_stored(client):
     configure(client, "validating", "deny")
     client.delete(f"{CONFIGURATIONS}validatingwebhookconfigurations/validating-deny")
     client.create(PODS, pod())
+
+
+@pytest.mark.parametrize(
+    "webhooks, code, said",
+    [
+        pytest.param("all", 400, "webhooks", id="no list"),
+        pytest.param([1], 400, "webhooks", id="a number"),
+        pytest.param([{**CALLED, "name": "a.b.c", "rules": "all"}], 400, "rules", id="rules that are none"),
+        pytest.param([{**CALLED, "name": "a.b.c", "rules": [{"operations": [1]}]}], 400, "operations", id="no text"),
+        pytest.param(
+            [{**CALLED, "name": "a.b.c", "clientConfig": {"url": "https://a", "caBundle": "???"}}],
+            400,
+            "caBundle",
+            id="an authority that is no base64",
+        ),
+        pytest.param(
+            [{**CALLED, "name": "a.b.c", "matchConditions": [{"name": "x", "expression": "object.("}]}],
+            422,
+            "webhooks[0].matchConditions[0].expression",
+            id="an expression that does not compile",
+        ),
+        pytest.param(
+            [{**CALLED, "name": "a.b.c", "clientConfig": {"url": "https://a:x/"}}],
+            422,
+            "webhooks[0].clientConfig.url",
+            id="a port that is no number",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_heeded_is_refused_and_in_nobodys_way(client, webhooks, code, said):
+    path = f"{CONFIGURATIONS}validatingwebhookconfigurations"
+    refusal = refused(client.ask("POST", path, {"metadata": {"name": "a"}, "webhooks": webhooks}))
+    assert refusal[0] == code
+    assert said in refusal[2]
+    client.create(PODS, pod())
+
+
+def test_a_configuration_says_what_holds_where_it_says_nothing(client):
+    configure(client, "mutating", "gate")
+    [webhook] = client.get(f"{CONFIGURATIONS}mutatingwebhookconfigurations/mutating-gate")["webhooks"]
+    told = {name: webhook[name] for name in ("failurePolicy", "matchPolicy", "timeoutSeconds", "reinvocationPolicy")}
+    assert told == {
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": 10,
+        "reinvocationPolicy": "Never",
+    }
+    assert webhook["rules"][0]["scope"] == "*"

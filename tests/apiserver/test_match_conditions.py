@@ -159,6 +159,9 @@ def test_a_server_knows_who_writes() -> None:
     hook = {
         "name": NAME,
         "rules": [{**RULE, "resources": ["namespaces"]}],
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
         "matchConditions": conditions(f"request.userInfo.username != '{ACCOUNT}'"),
     }
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

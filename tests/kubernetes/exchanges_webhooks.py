@@ -184,3 +184,86 @@ EXCHANGES: dict[str, Meeting] = {
         ),
     ),
 }
+
+
+_GROUP = "/apis/admissionregistration.k8s.io/v1"
+VALIDATING = f"{_GROUP}/validatingwebhookconfigurations?dryRun=All"
+MUTATING = f"{_GROUP}/mutatingwebhookconfigurations?dryRun=All"
+OF_NOBODY = {"operations": ["*"], "apiGroups": ["nobody.example.com"], "apiVersions": ["*"], "resources": ["*"]}
+
+
+def configuration(**fields: Any) -> Manifest:
+    hook = {
+        "name": "a.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/x"},
+        "rules": [OF_NOBODY],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        **fields,
+    }
+    return {"metadata": {"name": "it"}, "webhooks": [{name: part for name, part in hook.items() if part is not None}]}
+
+
+def of_service(**service: Any) -> Manifest:
+    return configuration(clientConfig={"service": {"name": "a", "namespace": "b", **service}})
+
+
+def with_url(url: str) -> Manifest:
+    return configuration(clientConfig={"url": url})
+
+
+_WRITTEN: dict[str, Any] = {
+    "plain": configuration(),
+    "of a service": of_service(),
+    "with everything": configuration(
+        failurePolicy="Ignore",
+        matchPolicy="Exact",
+        timeoutSeconds=3,
+        namespaceSelector={"matchLabels": {"a": "b"}},
+        objectSelector={"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+        matchConditions=[{"name": "a", "expression": "request.name == 'x'"}],
+        rules=[{**OF_NOBODY, "scope": "Cluster"}],
+    ),
+    "without webhooks": {"metadata": {"name": "it"}},
+    "without side effects": configuration(sideEffects=None),
+    "with some side effects": configuration(sideEffects="Some"),
+    "without versions": configuration(admissionReviewVersions=None),
+    "with versions nobody knows": configuration(admissionReviewVersions=["v2", "v2"]),
+    "without a client": configuration(clientConfig={}),
+    "with two clients": configuration(clientConfig={"url": "https://a", "service": {"name": "a", "namespace": "b"}}),
+    "with a short name": configuration(name="a"),
+    "with a bad name": configuration(name="A.example.com"),
+    "without a name": configuration(name=None),
+    "over HTTP": with_url("http://127.0.0.1/x"),
+    "with a user": with_url("https://me@127.0.0.1/x"),
+    "with a query": with_url("https://127.0.0.1/x?a=b#c"),
+    "without a host": with_url("https:///x"),
+    "with a service of no name": of_service(name=""),
+    "with a service of no namespace": of_service(namespace=""),
+    "with a service at a bad port": of_service(port=70000),
+    "with a service at a bad path": of_service(path="x//Y/"),
+    "with a long timeout": configuration(timeoutSeconds=31),
+    "with no time": configuration(timeoutSeconds=0),
+    "with an unknown failure policy": configuration(failurePolicy="Some"),
+    "with an unknown match policy": configuration(matchPolicy="Some"),
+    "with a bad selector": configuration(objectSelector={"matchExpressions": [{"key": "a", "operator": "Is"}]}),
+    "with a rule about nothing": configuration(rules=[{}]),
+    "with a rule about everything and more": configuration(rules=[{**OF_NOBODY, "resources": ["*/*", "pods"]}]),
+    "with an unknown operation": configuration(rules=[{**OF_NOBODY, "operations": ["GET"]}]),
+    "with an unknown scope": configuration(rules=[{**OF_NOBODY, "scope": "Some"}]),
+    "with a condition of no name": configuration(matchConditions=[{"expression": "true"}]),
+    "with a condition that is no condition": configuration(matchConditions=[{"name": "a", "expression": "1"}]),
+    "with the same condition twice": configuration(matchConditions=[{"name": "a", "expression": "true"}] * 2),
+    "with the same name twice": {**configuration(), "webhooks": configuration()["webhooks"] * 2},
+}
+
+CONFIGURATIONS: dict[str, list[Step]] = {
+    **{f"a webhook configuration {name}": [create(value, VALIDATING)] for name, value in _WRITTEN.items()},
+    "a mutating webhook configuration": [create(configuration(), MUTATING)],
+    "a mutating webhook configuration that is called again": [
+        create(configuration(reinvocationPolicy="IfNeeded"), MUTATING)
+    ],
+    "a mutating webhook configuration that is called at times": [
+        create(configuration(reinvocationPolicy="Sometimes"), MUTATING)
+    ],
+}

@@ -16,6 +16,7 @@ import exchanges_others
 import exchanges_pods
 import exchanges_reads
 import exchanges_scale
+import exchanges_webhooks
 import pytest
 from cluster import Cluster
 from exchanges import Step, get, merge
@@ -32,6 +33,7 @@ EXCHANGES = {
     **exchanges_scale.EXCHANGES,
     **exchanges_reads.EXCHANGES,
     **exchanges_custom.EXCHANGES,
+    **exchanges_webhooks.CONFIGURATIONS,
 }
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOW = 1_800_000_000.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -17,7 +17,7 @@ from headgate.api.affinities import (
     spreads,
     tolerations_in,
 )
-from headgate.api.amounts import WirePodNeeds, effective_requests, host_ports, images
+from headgate.api.amounts import WireContainer, WirePodNeeds, effective_requests, host_ports, images
 from headgate.api.claims import (
     WirePodResourceClaim,
     WirePodResourceClaimStatus,
@@ -181,8 +181,14 @@ def decode_pod(raw: Buffer) -> Pod:
         held=held_pod(raw) if metadata.labels and MANAGED in metadata.labels else None,
         reserved_at=time_if_any(annotations[RESERVED_AT]) if RESERVED_AT in annotations else None,
         of_daemon_set=is_of_daemon_set(metadata) if metadata.owner_references else False,
-        containers=tuple([container.name for container in spec.containers]) if spec.node_name else (),
+        containers=_names(spec.containers) if spec.node_name else (),
     )
+
+
+def _names(containers: Sequence[WireContainer]) -> tuple[str, ...]:
+    if len(containers) == 1:  # as most have
+        return (containers[0].name,)
+    return tuple([container.name for container in containers])
 
 
 def _shape(spec: WirePodSpec, metadata: WireMetadata, status: WirePodStatus) -> PodShape:

@@ -46,6 +46,7 @@ from headgate.apiserver.validation import (
     rbac,
     typed,
     types,
+    webhooks,
     workloads,
 )
 from headgate.model.names import dns_subdomain_errors
@@ -349,6 +350,13 @@ POLICY = KindStrategy(
     check_update=policies.policy_update_errors,
     default=policies.default_policy,
 )
+WEBHOOKS = KindStrategy(
+    shape=webhooks.WebhookConfiguration,
+    create=webhooks.default_configuration,
+    update=_as_created(webhooks.default_configuration),
+    check=webhooks.configuration_errors,
+    check_update=webhooks.configuration_update_errors,
+)
 POLICY_BINDING = KindStrategy(
     shape=policies.ValidatingAdmissionPolicyBinding,
     create=policies.default_policy_binding,
@@ -444,9 +452,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
         categories=EXTENSIONS,
     ),
     *(
-        ResourceType(
-            "admissionregistration.k8s.io", "v1", plural, kind, False, _CLUSTER_WIDE, False, categories=EXTENSIONS
-        )
+        ResourceType("admissionregistration.k8s.io", "v1", plural, kind, False, WEBHOOKS, False, categories=EXTENSIONS)
         for plural, kind in (
             ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
             ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),

@@ -253,11 +253,17 @@ class WriteAdmission:
     def _of(self, new: Json | None) -> Operation:
         if self._operation is None or self._operation.new is not new:
             made = _operation(self._verb, self._info, new, self._old)
-            if self._reinvocation is not None:
-                given = {"fields": self.fields, "old_fields": self.old_fields}
-                made = structs.replace(made, reinvocation=self._reinvocation, **given)
-            self._operation = made
+            self._operation = made if self._reinvocation is None else self._with_answers(made, self._reinvocation)
         return self._operation
+
+    def _with_answers(self, operation: Operation, rounds: Reinvocation) -> Operation:
+        return structs.replace(
+            operation,
+            answers=self._info.answers,
+            reinvocation=rounds,
+            fields=self.fields,
+            old_fields=self.old_fields,
+        )
 
 
 class AdmissionChain:
@@ -298,7 +304,7 @@ class AdmissionChain:
 
 def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
     name = "" if info.of_collection else info.name or (new or {}).get("metadata", {}).get("name") or ""
-    return Operation(
+    made = Operation(
         verb,
         info.served.type,
         info.subresource,
@@ -310,6 +316,5 @@ def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None)
         info.dry_run,
         info.groups,
         info.warnings,
-        info.answers,
-        details=info.details,
     )
+    return made if info.details is None else structs.replace(made, details=info.details)

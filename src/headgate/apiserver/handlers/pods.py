@@ -85,8 +85,10 @@ def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Bindin
 
 
 def _placed(info: RequestInfo, value: Json) -> Json:
-    """What is created for a pod, with the pod's name and namespace."""
-    return {**value, "metadata": {**(value.get("metadata") or {}), "name": info.name, "namespace": info.namespace}}
+    """What is created for a pod, which nobody else has yet, with the pod's name and namespace."""
+    metadata = value.setdefault("metadata", {})
+    metadata["name"], metadata["namespace"] = info.name, info.namespace
+    return value
 
 
 def _refuse_invalid_binding(info: RequestInfo, binding: Binding) -> None:

@@ -1,10 +1,11 @@
 """What is wrong with an object of a built-in kind, at creation, on update and in a status, in a real server's words.
 
-The rules of a kind are functions of the modules `pods`, `jobs`, `workloads`, `rbac`, `policies` and `cluster`;
+The rules of a kind are functions of the modules `pods`, `jobs`, `workloads`, `rbac`, `policies`, `webhooks` and
+`cluster`;
 `types` has the JSON types of its fields.
 """
 
-from headgate.apiserver.validation import cluster, jobs, pods, policies, rbac, types, workloads
+from headgate.apiserver.validation import cluster, jobs, pods, policies, rbac, types, webhooks, workloads
 from headgate.apiserver.validation.metadata import (
     NameValidator,
     common_metadata_errors,
@@ -31,5 +32,6 @@ __all__ = [
     "rbac",
     "typed",
     "types",
+    "webhooks",
     "workloads",
 ]

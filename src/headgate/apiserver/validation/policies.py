@@ -244,11 +244,11 @@ def _match_errors(path: str, match: MatchResources) -> list[FieldError]:
     given = (("resourceRules", match.resource_rules), ("excludeResourceRules", match.exclude_resource_rules))
     for name, rules in given:
         for index, rule in enumerate(rules or ()):
-            errors += _rule_errors(f"{path}.{name}[{index}]", rule)
+            errors += rule_errors(f"{path}.{name}[{index}]", rule)
     return errors
 
 
-def _rule_errors(path: str, rule: NamedRule) -> Iterator[FieldError]:
+def rule_errors(path: str, rule: NamedRule) -> Iterator[FieldError]:
     names, operations = rule.resource_names or [], rule.operations or []
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -282,7 +282,7 @@ def _resource_errors(path: str, resources: list[str]) -> Iterator[FieldError]:
 
 def _expression_errors(spec: PolicySpec, name: str) -> Iterator[FieldError]:
     known = (*OBJECTS, "params") if spec.param_kind is not None else OBJECTS
-    yield from _condition_errors(spec.match_conditions or (), known)
+    yield from condition_errors("spec.matchConditions", spec.match_conditions or (), known)
     declared: list[str] = []
     for index, variable in enumerate(spec.variables or ()):
         path = f"spec.variables[{index}]"
@@ -300,9 +300,9 @@ def _expression_errors(spec: PolicySpec, name: str) -> Iterator[FieldError]:
         yield from _annotation_errors(f"spec.auditAnnotations[{index}]", annotation, name, known, variables)
 
 
-def _condition_errors(conditions: Sequence[NamedExpression], known: Sequence[str]) -> Iterator[FieldError]:
+def condition_errors(where: str, conditions: Sequence[NamedExpression], known: Sequence[str]) -> Iterator[FieldError]:
     for index, condition in enumerate(conditions):
-        path, name = f"spec.matchConditions[{index}]", condition.name or ""
+        path, name = f"{where}[{index}]", condition.name or ""
         if not condition.expression:
             yield required(f"{path}.expression")
         else:
