@@ -140,6 +140,15 @@ def test_a_webhook_leaves_what_is_not_well_typed_to_the_server(webhook, new):
     assert HANDLERS[webhook](request, WebhookSettings(QuotaSettings(), lambda *_: "")) == AdmissionAllowed()
 
 
+def test_what_a_webhook_raises_for_a_well_typed_object_is_not_hidden():
+    def broken(_):
+        raise RuntimeError("a rule is broken")
+
+    request = AdmissionRequest("d", {"metadata": {"name": "c"}, "spec": {}}, None, broken)
+    with pytest.raises(RuntimeError, match="a rule is broken"):
+        HANDLERS[AdmissionWebhook.VALIDATE_COHORT](request, WebhookSettings(QuotaSettings(), lambda *_: ""))
+
+
 MANY = 10_000
 
 

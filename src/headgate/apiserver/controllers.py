@@ -365,10 +365,12 @@ class RoleAggregationController:
     def __init__(self, store: Store) -> None:
         self._store, self._roles = store, store.collection("rbac.authorization.k8s.io", "clusterroles")
         self._roles.is_reconciled = True
+        self._reconciled = 0  # the version of the roles that was last looked at
 
-    def reconcile(self, changes: Sequence[Change], _now: float) -> None:
-        if not any(change.collection is self._roles for change in changes):
+    def reconcile(self, _changes: Sequence[Change], _now: float) -> None:
+        if self._roles.version == self._reconciled:
             return
+        self._reconciled = self._roles.version
         roles = {name: revision.value for _, name, revision in self._roles.items()}
         for name, role in roles.items():
             if role.get("aggregationRule"):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from headgate.apiserver.caches import Cache
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import expired
 
@@ -112,6 +114,7 @@ class Collection:
         self._keep, self._most = keep, keep + keep // 4  # changes are forgotten many at a time
         self.version = 0  # of the last change
         self.is_reconciled = False  # whether any change of an object may call for action
+        self.derived: list[Cache[Any, Any]] = []  # of what follows from its objects: cleared with every change
         self._by_namespace: dict[str, _NamespaceObjects] = {}
         self._namespaces: list[str] = []
         self._changes: list[Change] = []
@@ -166,6 +169,8 @@ class Collection:
         changes = self._changes
         changes.append(change)
         self.version = change.after.version
+        for cache in self.derived:
+            cache.clear()
         if len(changes) > self._most:
             self._compact(len(changes) - self._keep)
 

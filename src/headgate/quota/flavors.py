@@ -175,7 +175,7 @@ class PodSetFlavors(Struct, frozen=True, gc=False, cache_hash=True):
     def mode(self) -> Mode:
         if not self.reasons:
             return _FIT
-        return min([choice.mode for _, choice in self.choices], default=Mode.NO_FIT)
+        return min([choice.mode for _, choice in self.choices], default=_NO_FIT)
 
 
 class Assignment(Struct, frozen=True, gc=False):

@@ -47,6 +47,8 @@ _AT_ONCE = frozenset(
         Requeue.PODS_NOT_READY,
     }
 )
+# found sooner than members of enums
+_GENERIC, _PENDING_PREEMPTION, _STRICT = Requeue.GENERIC, Requeue.PENDING_PREEMPTION, QueueingStrategy.STRICT_FIFO
 SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES, Requeue.CLASS_GATED})
 """Reasons that hold for the whole equivalence class until something changes."""
 
@@ -57,7 +59,7 @@ ENDS_ROUND = frozenset({Requeue.PREEMPTION_GATED, Requeue.CLASS_GATED})
 
 def comes_back_at_once(strategy: QueueingStrategy, why: Requeue, has_more_flavors: bool) -> bool:
     """Whether a refused head stays queued: in StrictFIFO always, else if the next cycle may answer otherwise."""
-    if strategy is QueueingStrategy.STRICT_FIFO:
+    if strategy is _STRICT:
         return why is not Requeue.NAMESPACE_MISMATCH
     return why in _AT_ONCE or has_more_flavors
 
@@ -435,11 +437,11 @@ class PendingQueue:
         """Requeues the head, which was refused like this; False when it is inadmissible now."""
         pending, self._taken = self._taken, None
         assert pending is not None and pending.workload.key == key, "only what was taken comes back"
-        skipped = progress is not None and why is Requeue.GENERIC
+        skipped = progress is not None and why is _GENERIC
         if progress is None and pending.progress is not None and why not in ENDS_ROUND:
             progress = pending.progress.forgotten
         pending = _with_progress(pending, progress)
-        if why is Requeue.PENDING_PREEMPTION:
+        if why is _PENDING_PREEMPTION:
             self._preemptor = (key, pending.workload.generation)
         if self._woken_meanwhile or skipped or self._comes_back_at_once(why, progress):
             if skipped and self._is_best_effort:

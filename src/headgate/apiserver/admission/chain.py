@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct, structs
@@ -141,7 +140,6 @@ class ConfiguredPlugin(Protocol):
         """The plugin that handles requests of this class; None if nothing is configured for it."""
 
 
-_version_of = attrgetter("version")
 _RequestClass = tuple[ServedResource, str, str, str, Groups, UserDetails | None]
 """Resource, verb, subresource and user of a request, with the user's groups and details."""
 
@@ -271,19 +269,13 @@ class AdmissionChain:
 
     def __init__(self, store: Store, registry: Registry, authorizer: Authorizer, plugins: Sequence[Plugin]) -> None:
         self._catalog, self._plugins = StoreCatalog(store, registry, authorizer), tuple(plugins)
-        configurable = [plugin for plugin in plugins if isinstance(plugin, ConfiguredPlugin)]
-        self._configurations = [
-            self._catalog.collection(name) for plugin in configurable for name in plugin.configured_by
-        ]
-        self._configured = 0  # the sum of their versions, of which none ever falls
         self._applicable: Cache[_RequestClass, tuple[AdmissionPlugin, ...]] = Cache(APPLICABLE_PLUGINS)
+        configurable = [plugin for plugin in plugins if isinstance(plugin, ConfiguredPlugin)]
+        for name in dict.fromkeys(name for plugin in configurable for name in plugin.configured_by):
+            self._catalog.collection(name).derived.append(self._applicable)
 
     def admission_of(self, verb: str, info: RequestInfo, old: Json | None) -> WriteAdmission | None:
         """The admission of a write that replaces `old`; None if no plugin applies."""
-        configured = sum(map(_version_of, self._configurations))
-        if configured != self._configured:
-            self._configured = configured
-            self._applicable.clear()
         request_class = (info.served, verb, info.subresource, info.user, info.groups, info.details)
         plugins = self._applicable.get(request_class)
         if plugins is None:

@@ -119,6 +119,7 @@ Outcome = Admitted | Preempting | Deferred | Gated | Waits
 
 
 _FIT, _PREEMPT, _NO_FIT = Mode.FIT, Mode.PREEMPT, Mode.NO_FIT  # found sooner than members of enums
+_WAITING, _NO_CANDIDATES, _FROM_ANY = Unreserved.WAITING, Requeue.NO_CANDIDATES, Reclaim.ANY
 
 
 class QuotaSnapshot(Struct, frozen=True):
@@ -382,7 +383,7 @@ class _Cycle:
         if assignment.mode is _PREEMPT and not victims:
             self._reserve(nominee)
             message = assignment.message
-            return Waits(head, Unreserved.WAITING, Requeue.NO_CANDIDATES, message, self._progress(nominee))
+            return Waits(head, _WAITING, _NO_CANDIDATES, message, self._progress(nominee))
         if victims and self._settings.preemption_gates and head.workload.has_closed_gate:
             return Gated(head, victims, messages.GATED)
         if not self._fits(nominee):
@@ -508,7 +509,7 @@ class _Cycle:
     def _reserve(self, nominee: _Nominee) -> None:
         """Where it cannot reclaim its nominal quota, keeps heads after it in this cycle from borrowing more of it."""
         node = self._ledger.forest.queues[nominee.head.queue]
-        if node.queue.preemption.reclaim is not Reclaim.ANY:
+        if node.queue.preemption.reclaim is not _FROM_ANY:
             borrows = nominee.assignment.borrow > 0
             kept = {of: _own_part(node, of, amount, borrows) for of, amount in nominee.assignment.usage}
             self._charge_ahead(nominee, usage_of(kept))

@@ -105,6 +105,8 @@ def _attempts(
     return True, False
 
 
+# found sooner than members of enums
+_OWN_QUEUE, _SPARES_OWN, _SPARES_OTHERS = _Claim.OWN_QUEUE, WithinQueue.NEVER, Reclaim.NEVER
 _LISTS = {_Claim.NEARER: 0, _Claim.WITHOUT_BORROWING: 1, _Claim.WHILE_BORROWING: 1, _Claim.OWN_QUEUE: 2}
 
 
@@ -124,9 +126,9 @@ def _candidates(
 
 
 def _from_own_queue(ledger: Ledger, preemptor: QuotaPreemptor, policy: QueuePreemption) -> list[_Candidate]:
-    if policy.within_queue is WithinQueue.NEVER:
+    if policy.within_queue is _SPARES_OWN:
         return []
-    priority, own = preemptor.priority, _Claim.OWN_QUEUE
+    priority, own = preemptor.priority, _OWN_QUEUE
     return [
         _Candidate(reservation, own)
         for reservation in ledger.reservations(preemptor.queue)
@@ -139,7 +141,7 @@ def _from_others(
 ) -> list[_Candidate]:
     """Up the tree, of all queues that borrow what is short."""
     found: list[_Candidate] = []
-    below, cohort = node, node.parent if policy.reclaim is not Reclaim.NEVER else None
+    below, cohort = node, node.parent if policy.reclaim is not _SPARES_OTHERS else None
     while cohort is not None:
         queues = _borrowers(cohort, below, preemptor.needed)
         if queues:
