@@ -1,4 +1,4 @@
-"""Exchanges about jobs, nodes, priority classes, disruption budgets and namespaces."""
+"""Exchanges about jobs, nodes, priority classes, disruption budgets, namespaces, config maps and secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,47 @@ def tainted(**taint: Any) -> Step:
     return create(node(taints=[taint]), NODES)
 
 
+MAPS, SECRETS = "/api/v1/namespaces/NS/configmaps", "/api/v1/namespaces/NS/secrets"
+KEPT = {"data": {"a": "YQ=="}, "immutable": True}
+
+
+def config_map(**fields: Any) -> Step:
+    return create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "it"}, **fields}, MAPS)
+
+
+def secret(**fields: Any) -> Step:
+    return create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "it"}, **fields}, SECRETS)
+
+
 EXCHANGES: dict[str, list[Step]] = {
+    "a config map with a key that is no file name": [config_map(data={"a key": ""}), config_map(data={"..": ""})],
+    "a config map whose key starts like a parent folder": [config_map(data={"..a": ""}), config_map(data={".": ""})],
+    "a config map with an empty key": [config_map(data={"": ""}), config_map(data={"a" * 254: ""})],
+    "a config map with a key twice": [config_map(data={"a": ""}, binaryData={"a": "YQ=="}), config_map()],
+    "a key of a config map that is added": [
+        config_map(data={"a": ""}),
+        merge({"data": {"b c": ""}}, f"{MAPS}/it"),
+        merge({"binaryData": {"a": "YQ=="}}, f"{MAPS}/it"),
+    ],
+    "an immutable config map": [
+        config_map(data={"a": ""}, immutable=True),
+        merge({"data": {"b": ""}}, f"{MAPS}/it"),
+        merge({"immutable": None}, f"{MAPS}/it"),
+    ],
+    "a secret with a key that is no file name": [secret(data={"a key": ""}), secret(stringData={"a/b": "c"})],
+    "a secret of another type than before": [secret(data={"a": "YQ=="}), merge({"type": "other"}, f"{SECRETS}/it")],
+    "an immutable secret": [
+        secret(**KEPT),
+        merge({"data": {"b": "YQ=="}}, f"{SECRETS}/it"),
+        merge({"immutable": False}, f"{SECRETS}/it"),
+    ],
+    **{
+        f"a secret of type {of_type} without its data": [secret(type=f"kubernetes.io/{of_type}", data={"a": "YQ=="})]
+        for of_type in ("dockercfg", "dockerconfigjson", "basic-auth", "ssh-auth", "tls", "service-account-token")
+    },
+    "a secret of type basic-auth with a password": [
+        secret(type="kubernetes.io/basic-auth", stringData={"password": "p"})
+    ],
     "unknown fields of a job, strictly": [
         create(job(parallelsim=1), f"{JOBS}?fieldValidation=Strict"),
         create(job(), JOBS),

@@ -283,15 +283,15 @@ CONFIG_MAP = KindStrategy(
     shape=types.ConfigMap,
     create=_unchanged_new,
     update=_unchanged_update,
-    check=_metadata_only_errors(namespaced=True),
+    check=cluster.config_map_errors,
     check_update=cluster.config_map_update_errors,
 )
 SECRET = KindStrategy(
     shape=types.Secret,
     create=default_secret,
     update=_as_created(default_secret),
-    check=_metadata_only_errors(namespaced=True),
-    check_update=_generic_update_errors,
+    check=cluster.secret_errors,
+    check_update=cluster.secret_update_errors,
 )
 LIMIT_RANGE = KindStrategy(
     shape=cluster.LimitRange,

@@ -8,11 +8,13 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_NAME})?"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
 _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_name = re.compile(_NAME).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
+_is_config_key = re.compile(_CONFIG_KEY).fullmatch
 
 _ENDS = "and must start and end with an alphanumeric character"
 _WRONG_LABEL = (
@@ -30,6 +32,10 @@ _WRONG_NAME = (
 _WRONG_VALUE = (
     f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS} "
     f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
+)
+_WRONG_CONFIG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+    f"(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
 )
 _WITH_PREFIX = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 
@@ -80,3 +86,11 @@ def _subdomain_errors(text: str, unit: str) -> tuple[str, ...]:
 def _too_long(text: str, most: int, unit: str) -> tuple[str, ...]:
     """Bytes are counted. A server calls them characters where a whole name is checked and bytes within a label."""
     return (f"must be no more than {most} {unit}",) if len(text.encode()) > most else ()
+
+
+def config_key_errors(text: str) -> tuple[str, ...]:
+    """A key of a ConfigMap or Secret, which may become the name of a file."""
+    errors = (*_too_long(text, 253, "characters"), *(() if _is_config_key(text) else (_WRONG_CONFIG_KEY,)))
+    if text in (".", ".."):
+        return (*errors, f"must not be '{text}'")
+    return (*errors, "must not start with '..'") if text.startswith("..") else errors

@@ -1,4 +1,6 @@
-"""Nodes, namespaces, priority classes, disruption budgets, leases, config maps, limit ranges and runtime classes."""
+"""Nodes, namespaces, priority classes, disruption budgets, leases, config maps, secrets, limit ranges and runtime
+classes.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,10 @@ from headgate.apiserver.validation.types import (
     PriorityClass,
     ResourceList,
     ResourceRequirements,
+    Secret,
     typed,
 )
-from headgate.model.names import dns_subdomain_errors
+from headgate.model.names import config_key_errors, dns_subdomain_errors
 from headgate.model.quantity import NANOS, Quantity, parse_quantity
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -230,15 +233,81 @@ def _lease_spec_errors(spec: LeaseSpec) -> list[FieldError]:
     return errors + at_least_zero("spec.leaseTransitions", spec.lease_transitions)
 
 
+def config_map_errors(new: Json) -> list[FieldError]:
+    config_map = typed(new, ConfigMap)
+    return [
+        *metadata_errors(config_map.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=True),
+        *_config_map_data_errors(config_map),
+    ]
+
+
 def config_map_update_errors(new: Json, old: Json) -> list[FieldError]:
     config_map = typed(new, ConfigMap)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], config_map.metadata or ObjectMeta())
+    return [
+        *metadata_update_errors(new["metadata"], old["metadata"], config_map.metadata or ObjectMeta()),
+        *_changes_of_immutable(new, old, ("data", "binaryData")),
+        *_config_map_data_errors(config_map),
+    ]
+
+
+def _config_map_data_errors(config_map: ConfigMap) -> list[FieldError]:
+    data, binary = config_map.data or {}, config_map.binary_data or {}
+    errors: list[FieldError] = []
+    for key in sorted(data):
+        errors += invalid_each(f"data[{key}]", key, config_key_errors(key))
+        if key in binary:
+            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+    for key in sorted(binary):
+        errors += invalid_each(f"binaryData[{key}]", key, config_key_errors(key))
+    return errors
+
+
+def secret_errors(new: Json) -> list[FieldError]:
+    secret = typed(new, Secret)
+    metadata = secret.metadata or ObjectMeta()
+    return [*metadata_errors(metadata, dns_subdomain_errors, namespaced=True), *_secret_data_errors(secret)]
+
+
+def secret_update_errors(new: Json, old: Json) -> list[FieldError]:
+    secret = typed(new, Secret)
+    return [
+        *metadata_update_errors(new["metadata"], old["metadata"], secret.metadata or ObjectMeta()),
+        *unchanged("type", new.get("type"), old.get("type")),
+        *_changes_of_immutable(new, old, ("data",)),
+        *_secret_data_errors(secret),
+    ]
+
+
+def _secret_data_errors(secret: Secret) -> list[FieldError]:
+    data = secret.data or {}
+    errors = [error for key in sorted(data) for error in invalid_each(f"data[{key}]", key, config_key_errors(key))]
+    if secret.type == "kubernetes.io/service-account-token":
+        annotations = (secret.metadata or ObjectMeta()).annotations or {}
+        if not annotations.get(_OF_ACCOUNT):
+            errors.append(required(f"metadata.annotations[{_OF_ACCOUNT}]"))
+    needed = _NEEDED_IN_SECRETS.get(secret.type or "", ())
+    if secret.type == "kubernetes.io/basic-auth" and not data.keys().isdisjoint(needed):
+        return errors  # one of them is enough
+    return errors + [required(f"data[{key}]") for key in needed if key not in data]
+
+
+_OF_ACCOUNT = "kubernetes.io/service-account.name"
+_NEEDED_IN_SECRETS = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/basic-auth": ("username", "password"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _changes_of_immutable(new: Json, old: Json, names: tuple[str, ...]) -> list[FieldError]:
+    """Errors if the data of a ConfigMap or Secret that says it is immutable change."""
     if not old.get("immutable"):
-        return errors
+        return []
     detail = "field is immutable when `immutable` is set"
-    if not config_map.immutable:
-        errors.append(forbidden("immutable", detail))
-    changed = [name for name in ("data", "binaryData") if not same(new.get(name), old.get(name))]
+    errors = [] if new.get("immutable") else [forbidden("immutable", detail)]
+    changed = [name for name in names if (new.get(name) or {}) != (old.get(name) or {})]  # "" is a value
     return errors + [forbidden(name, detail) for name in changed]
 
 
