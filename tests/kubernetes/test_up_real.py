@@ -52,7 +52,7 @@ def test_the_lines_of_the_readme_work_as_printed(up: Child, tmp_path: Path):
         assert done.returncode == 0, f"{line}: {done.stderr}"
         said += done.stdout
     assert "job.batch/evaluate condition met" in said
-    assert len(re.findall(r"^pod/\S+ +\S+ +Succeeded ", said, flags=re.MULTILINE)) == 9
+    assert len(re.findall(r"^pod/\S+ +\S+ +Completed ", said, flags=re.MULTILINE)) == 9
 
 
 def test_a_signal_ends_it_cleanly(up: Child):
