@@ -12,7 +12,7 @@ run: $(READY)  ## a cluster on this machine with a job submitted, until Ctrl-C; 
 	@test -t 1 || idle=--exit-when-idle; $(BIN)/headgate up --scenario examples/20-up/scenario.yaml $$idle
 
 test: $(READY)  ## all tests that need nothing but Python
-	$(BIN)/python -m pytest -n 2 --ignore=tests/tidy
+	$(BIN)/python -m pytest -n 3 --ignore=tests/tidy
 	@echo "Not tested here: a real kube-apiserver (make test-kubernetes); that decisions are Kueue's own (make test-kueue); style, sizes, types and imports (make check)."
 
 check: $(READY)  ## style, types, import contracts, sizes
