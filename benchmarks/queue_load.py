@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kubernet
 from bench_quota import BASELINE, Class
 from children import Child
 from objects import create_namespace
+from watching import Condition
 from wire import JSON_PATCH, Client
 
 API = "/apis/kueue.x-k8s.io/v1beta2"
@@ -135,13 +136,6 @@ Writes = Counter[tuple[str, str]]
 """Write requests that were answered, by verb and resource, those that were refused apart."""
 
 
-class _Condition(Struct):
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
 class _Metadata(Struct):
     name: str = ""
     namespace: str = ""
@@ -150,7 +144,7 @@ class _Metadata(Struct):
 
 
 class _Status(Struct):
-    conditions: list[_Condition] = []
+    conditions: list[Condition] = []
 
 
 class _Seen(Struct):
@@ -275,8 +269,8 @@ class Driver:
         if "Finished" in true and not work.finished:
             self._end(work)
 
-    def _count_eviction(self, work: Work, conditions: Sequence[_Condition]) -> None:
-        preempted = next((one for one in conditions if one.type == "Preempted"), _Condition("Preempted", "False"))
+    def _count_eviction(self, work: Work, conditions: Sequence[Condition]) -> None:
+        preempted = next((one for one in conditions if one.type == "Preempted"), Condition("Preempted", "False"))
         named = PREEMPTOR.search(preempted.message)
         preemptor = self._uids.get(named[1]) if named else None
         self.evictions.append(Eviction(work.kind.name, preempted.reason, preemptor.kind.name if preemptor else "?"))
