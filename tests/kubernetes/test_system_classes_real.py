@@ -12,7 +12,7 @@ import pytest
 from assets import program
 from children import eventually
 from cluster import Cluster
-from test_workload_admission_real import run_install
+from installing import install
 
 KUEUE, OURS = "kueue.x-k8s.io/v1beta2", "scheduling.headgate.dev/v1alpha1"
 GROUPS = [{"name": "workers", "policy": {"gang": {"minCount": 1}}}]
@@ -64,9 +64,8 @@ def of_volcano(**spec: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> None:
-    cluster.kubectl("apply", "--filename", "-", text=json.dumps(VOLCANO))
-    done = run_install(cluster.administrator, "--system-class-namespaces", "kube-system,storage")
-    assert done.returncode == 0, done.stderr
+    cluster.define(VOLCANO)
+    install(cluster, "--system-class-namespaces", "kube-system,storage")
     cluster.kubectl("create", "namespace", "storage")
     eventually("the policy is enforced as it was installed", lambda: all(enforced(cluster)))
 
@@ -156,9 +155,11 @@ def test_only_who_may_boost_raises_a_priority(cluster: Cluster) -> None:
 def test_what_was_there_before_the_policy_can_still_be_changed_and_deleted(cluster: Cluster) -> None:
     finalized = {"name": "old", "namespace": "default", "finalizers": ["example.com/kept"]}
     old = {**ours(priorityClassName=SYSTEM), "metadata": finalized}
-    cluster.kubectl("delete", "validatingadmissionpolicybinding", "headgate-priorities")
-    eventually("it is stored", lambda: stored(cluster, old))
-    assert run_install(cluster.administrator).returncode == 0
+    try:
+        cluster.kubectl("delete", "validatingadmissionpolicybinding", "headgate-priorities")
+        eventually("it is stored", lambda: stored(cluster, old))
+    finally:
+        install(cluster)
     eventually("the policy is back", lambda: REFUSED in create(cluster, "default", ours(priorityClassName=SYSTEM)))
     which = ("workloads.scheduling.headgate.dev", "old", "--namespace=default")
     cluster.kubectl("label", *which, "touched=yes")
