@@ -110,7 +110,7 @@ async def test_a_job_runs_on_one_worker_although_another_never_answers_and_a_thi
         gone = (
             fleet.workers["a"]
             .kubeconfig()
-            .replace(str(fleet.workers["a"].server.port).encode(), str(await unused_port()).encode())
+            .replace(str(fleet.workers["a"].server.port).encode(), str(unused_port()).encode())
         )
         alive = {name: worker.kubeconfig() for name, worker in fleet.workers.items()}
         fleet.set_up({"dead": gone, "slow": slow.kubeconfig(), **alive})
