@@ -13,10 +13,9 @@ from collections.abc import Callable
 from msgspec import structs
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import GroupKey, Pod, PodShape
 from headgate.model.resources import Resources
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours

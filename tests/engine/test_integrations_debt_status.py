@@ -9,7 +9,7 @@ from test_integrations_room import NODES, node
 from headgate.engine.integrations.debt_statuses import PACE, UNSEEN_AFTER
 from headgate.model.effects import ClusterQueueDebt, EmitEvent, PatchStatus
 from headgate.model.events import WriteError
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

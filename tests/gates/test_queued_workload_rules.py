@@ -13,8 +13,7 @@ from headgate.gates.kueue_workloads import (
     workload_change_errors,
     workload_errors,
 )
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,

@@ -11,8 +11,8 @@ from builders import node, pod, shape
 from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, unwatched
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.live.plugin_timing import ONE_IN, Stopwatch
-from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import HostPort
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer

@@ -35,8 +35,7 @@ from headgate.live.start import Flags, start
 from headgate.live.webhook_certificates import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, CertificateDependencies, Trust
 from headgate.live.webhooks import LIMITS, ReviewResponder, WebhookPlan, webhooks_served
 from headgate.model.admission import WebhookSettings
-from headgate.model.quota_settings import QuotaSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import QuotaSettings, Settings
 from headgate.ui.cli import main
 from headgate.ui.progress import ClusterReading
 

@@ -5,7 +5,7 @@ from builders import node, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.affinity import NodeTerm
+from headgate.model.node import NodeTerm
 from headgate.model.selectors import Operator, Requirement
 from headgate.placement.filters import NodeAffinity
 from headgate.placement.table import NodeTable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from builders import bound, pod
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import PeerDemands, PodTerm
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
+from headgate.model.node import PeerDemands, PodTerm
 from headgate.model.objects import DisruptionBudget
+from headgate.model.pod import GroupKey
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, placements, victims
 
-from headgate.model.affinity import HostPort
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.node import HostPort
 from headgate.placement.placer import NoPlacement
 from headgate.placement.trial import PlacementTrial
 from headgate.preemption.candidates import Candidates

@@ -11,8 +11,16 @@ from msgspec import Struct
 
 from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.wire import Int32, Int64, Wire, WireExpression
-from headgate.model.affinity import NodeTerm, PodTerm, PreferredTerm, Selector, Spread, Toleration, WeightedTerm
-from headgate.model.node import TaintEffect
+from headgate.model.node import (
+    NodeTerm,
+    PodTerm,
+    PreferredTerm,
+    Selector,
+    Spread,
+    TaintEffect,
+    Toleration,
+    WeightedTerm,
+)
 from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
 
 SPREADS = "$.spec.topologySpreadConstraints"

@@ -16,8 +16,7 @@ from headgate.api.yaml_documents import read_yaml_documents
 from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
-from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
-from headgate.model.settings import DEFAULT_SCHEDULER_NAME
+from headgate.model.settings import DEFAULT_SCHEDULER_NAME, NAMESPACE_NAME, SYSTEM_NAMESPACES
 from headgate.model.volcano import QUEUE_GATES
 
 ASKING_TIMEOUT = 5  # seconds an API server waits for our answer

@@ -26,8 +26,7 @@ from headgate.api.wire import (
 from headgate.model.effects import Create
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE
-from headgate.model.objects import Job, JobIndexes
-from headgate.model.owners import CronJob, Replicas, StatefulSet
+from headgate.model.objects import CronJob, Job, JobIndexes, Replicas, StatefulSet
 from headgate.model.selectors import Requirement
 
 DEFAULT_BACKOFF_LIMIT = 6

@@ -13,7 +13,8 @@ from headgate.api.amounts import resources_at
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Amounts, duration_field
 from headgate.model.names import qualified_name_errors
-from headgate.model.quota_settings import (
+from headgate.model.selectors import InvalidSelector, Requirement, label_selector, selects
+from headgate.model.settings import (
     BY_PODS,
     DEFAULT_FAIR,
     FRAMEWORKS,
@@ -30,7 +31,6 @@ from headgate.model.quota_settings import (
     Transformation,
     UsageSharing,
 )
-from headgate.model.selectors import InvalidSelector, Requirement, label_selector, selects
 
 Count = Annotated[int, Meta(ge=0)]
 

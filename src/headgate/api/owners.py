@@ -11,10 +11,10 @@ from msgspec import Raw
 from headgate.api.errors import InvalidField
 from headgate.api.pod_sets import pod_template
 from headgate.api.wire import Buffer, Wire, WireMetadata, WireOwnerReference, WireVerbatimSpec, time_at
-from headgate.model.affinity import Selector
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import QUEUE_NAME
-from headgate.model.owners import CronJob, ReplicaOwner, Replicas, Service, StatefulSet
+from headgate.model.node import Selector
+from headgate.model.objects import CronJob, ReplicaOwner, Replicas, Service, StatefulSet
 from headgate.model.pod import PodTemplate
 from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
 

@@ -39,12 +39,11 @@ from headgate.api.wire import (
     parse_time,
     time_at,
 )
-from headgate.model.affinity import PeerDemands
 from headgate.model.claims import ClaimName
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MANAGED
-from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, eviction_mark
+from headgate.model.node import PeerDemands
+from headgate.model.pod import GroupKey, HeldPod, Phase, Pod, PodShape, ScheduledCondition, eviction_mark
 from headgate.model.volcano import RESERVED_AT
 
 WORKLOAD = "scheduling.headgate.dev/workload"

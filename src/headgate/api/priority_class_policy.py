@@ -13,7 +13,7 @@ from headgate.api.kinds import RESOURCES
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import QUEUE_NAME
 from headgate.model.queues import PRIORITY_BOOST
-from headgate.model.quota_settings import NAMESPACE_NAME
+from headgate.model.settings import NAMESPACE_NAME
 
 POLICY = "headgate-priorities"
 SYSTEM_CLASS_NAMESPACES = ("kube-system",)

@@ -12,8 +12,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headgate.api.errors import InvalidField
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.selectors import Operator, Requirement
 
 Amounts = dict[str, str | int | float]

@@ -7,7 +7,6 @@ from typing import Any
 
 from headgate.api.kinds import RESOURCES
 from headgate.api.wire import format_time
-from headgate.model.affinity import Toleration
 from headgate.model.effects import (
     Annotations,
     Directives,
@@ -21,6 +20,7 @@ from headgate.model.effects import (
     WorkloadRewrite,
 )
 from headgate.model.keys import Target
+from headgate.model.node import Toleration
 from headgate.model.volcano import RESERVED_AT
 
 STOPPING = "kueue.x-k8s.io/stopping"

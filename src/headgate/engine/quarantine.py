@@ -32,8 +32,7 @@ from headgate.model.events import (
 )
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node
-from headgate.model.objects import Job, Object
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, Object, StatefulSet
 from headgate.model.pod import Pod, PodShape
 from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import Resources

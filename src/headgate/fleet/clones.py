@@ -23,8 +23,7 @@ from headgate.model.kueue_names import (
     ORIGIN_UID,
     PREBUILT_WORKLOAD,
 )
-from headgate.model.objects import Job
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from headgate.model.conditions import Condition
+from headgate.model.keys import Condition
 from headgate.model.kueue_names import MULTIKUEUE, ORIGIN_UID
 from headgate.model.queues import GateStatus, PodSet, PreemptionProposal, QueuedWorkload
 

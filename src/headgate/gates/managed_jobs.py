@@ -25,11 +25,10 @@ from headgate.model.kueue_names import (
     QUEUE_NAME,
 )
 from headgate.model.names import dns_subdomain_errors
-from headgate.model.objects import Job, Namespace
-from headgate.model.owners import ReplicaOwner
+from headgate.model.objects import Job, Namespace, ReplicaOwner
 from headgate.model.queues import ADMISSION_GATED_BY
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, STATEFUL_SETS
 from headgate.model.selectors import selects, whole_number
+from headgate.model.settings import DEPLOYMENTS, JOBS, STATEFUL_SETS
 
 MOST_ANCESTORS = 10
 _KINDS: Mapping[tuple[str, str], Kind] = {

@@ -35,8 +35,8 @@ from headgate.model.kueue_names import (
     SUSPENDED_BY_PARENT,
 )
 from headgate.model.pod import ENDED, Pod
-from headgate.model.quota_settings import PODS, STATEFUL_SETS
 from headgate.model.selectors import whole_number
+from headgate.model.settings import PODS, STATEFUL_SETS
 
 GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
 TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"

@@ -53,8 +53,8 @@ from headgate.model.kueue_names import (
     SUSPENDED_BY_PARENT,
     stateful_set_workload,
 )
-from headgate.model.owners import StatefulSet
-from headgate.model.quota_settings import DEPLOYMENTS, STATEFUL_SETS
+from headgate.model.objects import StatefulSet
+from headgate.model.settings import DEPLOYMENTS, STATEFUL_SETS
 
 MAIN = "main"
 QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"

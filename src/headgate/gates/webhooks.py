@@ -40,10 +40,10 @@ from headgate.model.admission import (
     WebhookSettings,
     WithLookups,
 )
-from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
 from headgate.model.objects import Classes, PriorityClass
+from headgate.model.pod import Workload
 from headgate.model.queues import (
     ClusterQueue,
     Cohort,
@@ -52,7 +52,7 @@ from headgate.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
+from headgate.model.settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 
 
 def class_to_fill_in(workload: Workload, classes: Classes) -> str:

@@ -23,8 +23,8 @@ from headgate.live.credentials import CredentialsUnavailable
 from headgate.live.kubeconfig import InvalidKubeconfig, find_access, find_namespace, load_yaml, worker_access
 from headgate.live.kubeconfig_source import kubeconfig_in
 from headgate.model.keys import Key, Kind
-from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
+from headgate.model.queues import MultiKueueCluster
 from headgate.model.settings import Settings
 
 PAGE = 500  # objects

@@ -10,10 +10,9 @@ from headgate.api.wire import format_duration
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, ClusterView, PreEnqueue
 from headgate.live.plugin_timing import FAILED, PASSED, REFUSED_FOR_GOOD, Answered
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod, Workload
 
 POINT = "PreEnqueue"
 

@@ -9,8 +9,8 @@ from operator import and_, or_
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.model.affinity import PodTerm
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import PodTerm
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct, structs
 
-from headgate.model.counting import counted
 from headgate.model.pod import Pod
+from headgate.model.quantity import counted
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import NOWHERE
 from headgate.placement.filters import ON_NODES, ON_ROOM

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.affinity import PodTerm, Selector
+from headgate.model.node import PodTerm, Selector
 from headgate.model.pod import Pod
 from headgate.model.selectors import Operator
 from headgate.placement.columns import Amounts, padded

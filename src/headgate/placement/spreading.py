@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.affinity import PodTerm, Spread, selects
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import PodTerm, Spread, selects
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain, Totals

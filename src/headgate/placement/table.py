@@ -9,10 +9,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
-from headgate.model.node import Node
+from headgate.model.node import HostPort, Node
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import FEW_COLUMNS, Amounts, ChangeLog, Columns, padded
 

@@ -15,9 +15,8 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.table import PODS, NodeTable
 from headgate.preemption.loads import After, Loads, Units

@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct, structs
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.placement.placer import Placer
 from headgate.placement.plain import nominated_capacity
 from headgate.preemption.budgets import Budgets

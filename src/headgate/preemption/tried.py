@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from headgate.model.affinity import PodTerm, Spread
 from headgate.model.keys import Key
+from headgate.model.node import PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
 from headgate.model.selectors import selects
 from headgate.placement.groups import place_group

@@ -19,11 +19,10 @@ from headgate.model.effects import (
     RemoveGate,
 )
 from headgate.model.events import Gone, Observed, Outcome, WriteError
-from headgate.model.groups import Gang, GroupKey, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object, PriorityClass
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Gang, GroupKey, Pod, PodShape, PreemptionMode, Workload
 from headgate.model.volcano import QUEUE_GATES, queue_named
 from headgate.simulator.observing import ObjectChange
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 import yaml
 
-from headgate.model.counting import units_of
+from headgate.model.quantity import units_of
 
 TABLE, JSON, YAML = "table", "json", "yaml"
 _ALIASES = {"text": TABLE}

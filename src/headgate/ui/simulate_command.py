@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.model.counting import counted, duration_text
+from headgate.model.quantity import counted, duration_text
 from headgate.simulator import (
     Faults,
     Interrupted,

@@ -11,7 +11,7 @@ from headgate.api.jobs import pod_from_template, replica_set_of
 from headgate.model.effects import Create, Delete, Effect, PatchSpec, PatchStatus, ReplicaCounts, Scale, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import Replicas
+from headgate.model.objects import Replicas
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.world.controller import PERMANENT
 from headgate.world.job_indexes import backoff_after

@@ -8,7 +8,7 @@ from headgate.api.jobs import pod_from_template
 from headgate.model.effects import Create, Delete, Effect
 from headgate.model.events import Event, Gone, Observed, Outcome
 from headgate.model.keys import Key, Kind
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import StatefulSet
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.world.controller import PERMANENT
 

@@ -20,9 +20,9 @@ from headgate.lifecycle.workload.conditions import (
     REQUEUED,
     without,
 )
-from headgate.model.conditions import Condition
-from headgate.model.counting import counted, duration_text
+from headgate.model.keys import Condition
 from headgate.model.pod import Pod
+from headgate.model.quantity import counted, duration_text
 from headgate.model.queues import (
     Admission,
     CheckState,

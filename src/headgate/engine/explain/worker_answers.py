@@ -8,11 +8,10 @@ from typing import assert_never
 from headgate.engine.explain.explanation import WorkerAnswer
 from headgate.fleet.orchestrator import Promise
 from headgate.fleet.replicas import Answer, Replica
-from headgate.model.conditions import Condition
-from headgate.model.counting import duration_text
+from headgate.model.keys import Condition
 from headgate.model.kueue_names import OPENED_GATE
-from headgate.model.multikueue import MultiKueueCluster
-from headgate.model.queues import QueuedWorkload
+from headgate.model.quantity import duration_text
+from headgate.model.queues import MultiKueueCluster, QueuedWorkload
 
 
 def concerned_clusters(home: QueuedWorkload) -> tuple[str, ...]:

@@ -44,10 +44,16 @@ from headgate.model.events import (
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
-from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
 from headgate.model.pod import Phase, Pod
-from headgate.model.queues import AdmissionCheck, CheckState, CheckStatus, QueuedWorkload
+from headgate.model.queues import (
+    AdmissionCheck,
+    CheckState,
+    CheckStatus,
+    MultiKueueCluster,
+    MultiKueueConfig,
+    QueuedWorkload,
+)
 from headgate.model.settings import Settings
 
 TIMER = "fleet"

@@ -19,7 +19,6 @@ from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.workload_manifest import pod_set_entries
 from headgate.lifecycle.workload import eviction
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, second, true_since
-from headgate.model.counting import counted
 from headgate.model.effects import (
     Activation,
     Annotations,
@@ -36,9 +35,9 @@ from headgate.model.effects import (
 )
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IN_USE, MULTIKUEUE, OPENED_GATE
-from headgate.model.objects import Job
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, StatefulSet
 from headgate.model.pod import ENDED, Pod
+from headgate.model.quantity import counted
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueuedWorkload
 from headgate.model.settings import MultiKueueSettings
 

@@ -35,12 +35,10 @@ from headgate.model.effects import (
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
-from headgate.model.objects import Job, Namespace, Object
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, Namespace, Object, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, Cohort, QueuedWorkload
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
-from headgate.model.settings import Settings
+from headgate.model.settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS, Settings
 
 TIMER = "integrations"
 _KINDS = {

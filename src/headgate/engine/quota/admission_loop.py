@@ -41,8 +41,8 @@ from headgate.lifecycle.workload.conditions import (
 from headgate.lifecycle.workload.eviction import preempted
 from headgate.model.keys import Key
 from headgate.model.queues import PreemptionProposal, QueuedWorkload
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import QuotaSettings
 from headgate.preemption.quota.search import Victim
 from headgate.quota import messages
 from headgate.quota.flavors import Assignment, admission

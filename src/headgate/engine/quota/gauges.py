@@ -24,8 +24,8 @@ from headgate.lifecycle.workload.conditions import (
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import GATE_SIGNALS, ClusterQueue, LocalQueue, QueuedWorkload, Quota
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import CPU
+from headgate.model.settings import QuotaSettings
 from headgate.quota.fair_sharing import Share, share_of
 from headgate.quota.pending_queue import Census
 from headgate.quota.tree import FlavorResource, QuotaNode

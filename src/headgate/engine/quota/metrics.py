@@ -22,8 +22,7 @@ from headgate.lifecycle.workload.conditions import (
     reason_of,
     true_since,
 )
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.queues import GATE_SIGNALS, EvictionCount, QueuedWorkload
 
 STARTED = "Started"  # the reason of PodsReady the first time; pods that recovered are no news

@@ -14,9 +14,8 @@ from headgate.engine.journal import Journal
 from headgate.engine.scheduler import preemption_events
 from headgate.engine.scheduler.groups import Groups
 from headgate.model.effects import Evict, PatchStatus, PodCondition
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import ENDED, EvictionMark, Pod
+from headgate.model.pod import ENDED, EvictionMark, GroupKey, Pod
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit

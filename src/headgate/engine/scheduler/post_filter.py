@@ -14,11 +14,10 @@ from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.engine.scheduler.preempt import AssumedPreemption, PreemptStage, demand_of, is_part, nominations_of
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.counting import counted
 from headgate.model.effects import Effect
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
+from headgate.model.quantity import counted
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.queueing.queue import QueuedPodInfo

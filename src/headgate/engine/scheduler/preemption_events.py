@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from headgate.engine.journal import Entry
 from headgate.model.effects import EmitEvent, EventType, Evict
 from headgate.model.events import Outcome
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import EvictionMark, Pod, evicted_together
+from headgate.model.pod import EvictionMark, GroupKey, Pod, evicted_together
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.search import Plan, Preemptor
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.queueing.queue import MOST_STALE, QueueOrder
 
 

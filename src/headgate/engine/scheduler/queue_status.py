@@ -8,12 +8,10 @@ from collections.abc import Iterator, Set
 from headgate.engine.in_flight import AwaitedPermits, InFlightWrites, InformPermits, WritePolicy, WriteResult
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
-from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
 from headgate.model.events import WriteError
-from headgate.model.groups import Workload
-from headgate.model.keys import Key, Kind, Target
-from headgate.model.pod import ENDED, Phase, Pod
+from headgate.model.keys import Condition, Key, Kind, Target
+from headgate.model.pod import ENDED, Phase, Pod, Workload
 from headgate.model.resources import Resources
 from headgate.model.volcano import ROOT, PodGroupPhase, QueueCounts, QueueState, VolcanoQueue
 

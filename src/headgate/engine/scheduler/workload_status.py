@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.groups import Rank
-from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, WorkloadStatus
 from headgate.model.events import WriteError
-from headgate.model.groups import Workload
-from headgate.model.keys import Key, Target
-from headgate.model.pod import Pod
+from headgate.model.keys import Condition, Key, Target
+from headgate.model.pod import Pod, Workload
 
 MISMATCH = "PodsNotMatchingPriority"
 SHOWN = 3  # names in a text before it only counts

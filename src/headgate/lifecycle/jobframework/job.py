@@ -42,7 +42,7 @@ from headgate.model.kueue_names import (
 from headgate.model.objects import Job
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 POD_SET_NAME = "main"
 _ENDINGS = {"Complete": ("Succeeded", "Job finished successfully"), "Failed": ("Failed", "Job failed")}

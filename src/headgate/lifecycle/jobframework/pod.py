@@ -19,7 +19,7 @@ from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import PREBUILT_WORKLOAD, workload_name
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.queues import QueuedWorkload
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 POD_SET_NAME = "main"
 

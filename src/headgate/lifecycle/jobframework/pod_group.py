@@ -39,7 +39,7 @@ from headgate.model.kueue_names import (
 )
 from headgate.model.pod import ENDED, Phase, Pod, PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 _DIGITS = 8
 

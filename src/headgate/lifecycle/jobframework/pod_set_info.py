@@ -8,10 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from headgate.lifecycle.jobframework.generic_job import PodSetInfo, PodSetInfos
-from headgate.model.affinity import Toleration
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, POD_SET
 from headgate.model.names import label_value_errors
-from headgate.model.node import TaintEffect
+from headgate.model.node import TaintEffect, Toleration
 from headgate.model.queues import PodSetAssignment, QueuedWorkload, ResourceFlavor
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from headgate.model.pod import Pod
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 
 def is_active(pods: Iterable[Pod], now: float, release: QuotaRelease) -> bool:

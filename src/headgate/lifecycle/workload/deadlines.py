@@ -14,7 +14,7 @@ from headgate.lifecycle.workload.conditions import (
     true_since,
 )
 from headgate.model.queues import QueuedWorkload, RequeueState
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 STARTING, RECOVERING = "WaitForStart", "WaitForRecovery"
 

@@ -26,7 +26,7 @@ from headgate.lifecycle.workload.conditions import (
     without,
 )
 from headgate.model.queues import EvictionCount, GateStatus, QueuedWorkload, QueuedWorkloadStatus, RequeueState
-from headgate.model.quota_settings import PodsReady
+from headgate.model.settings import PodsReady
 
 POD_TIMEOUT = "PodsReadyTimeout"
 CHECK = "AdmissionCheck"

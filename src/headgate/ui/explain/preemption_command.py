@@ -16,7 +16,7 @@ import msgspec
 
 from headgate.api.wire import format_time
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.model.counting import duration_text
+from headgate.model.quantity import duration_text
 from headgate.preemption.receipts import node_time
 from headgate.simulator import NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.output import JSON, YAML, echo_document, output_option

@@ -32,12 +32,11 @@ from headgate.live.cluster_reading import (
     read_cluster,
     read_workers,
 )
-from headgate.model.counting import duration_text
 from headgate.model.keys import Key, Kind
-from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
-from headgate.model.queues import QueuedWorkload
+from headgate.model.quantity import duration_text
+from headgate.model.queues import MultiKueueCluster, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.arguments import read_file
