@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.claims import (
     AttachLimits,
     Attachment,

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.decode import Identity, MalformedAnswer, decode, decode_list, decode_watch, identity
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node, NodeTerm, PreferredTerm, Taint, TaintEffect, Toleration
 from headgate.model.objects import DisruptionBudget, Job, Namespace, PriorityClass

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import GroupKey, Pod
 

@@ -9,7 +9,7 @@ import pytest
 from builders import MIB, amounts, changed, kueue_workload
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.node import NodeTerm, PreferredTerm, Toleration
 from headgate.model.pod import PodShape

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.node import Taint, TaintEffect, Toleration
 from headgate.model.objects import Object

@@ -6,8 +6,8 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
 from headgate.api.requests import calls_for
+from headgate.api.wire import InvalidObject
 from headgate.model.effects import (
     Directives,
     JobRestore,

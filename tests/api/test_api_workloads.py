@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Condition, Key, Kind
 from headgate.model.pod import Gang, PodGroup, PreemptionMode, Workload
 

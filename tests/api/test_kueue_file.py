@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.api.configuration import FEATURE_GATES, InvalidConfiguration, settings_from
-from headgate.api.kueue_file import ALIASES, BUILT, FIELDS, NOT_BUILT, WITHOUT_EFFECT, Fate
+from headgate.api.kueue_configuration import ALIASES, BUILT, FIELDS, NOT_BUILT, WITHOUT_EFFECT, Fate
 from headgate.model.settings import DEFAULT_FAIR, PodsReady, QuotaRelease, Settings
 
 QUEUES = Path(__file__).parents[2] / "docs" / "queues.md"

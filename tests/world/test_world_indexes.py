@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.jobs import COMPLETION_INDEX
+from headgate.api.owners import COMPLETION_INDEX
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod, PodShape

@@ -7,8 +7,7 @@ from functools import lru_cache
 
 from msgspec import field
 
-from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Int32, Wire
+from headgate.api.wire import Amounts, Int32, InvalidField, Wire
 from headgate.model.node import HostPort
 from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
 from headgate.model.resources import (

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from headgate.api.errors import InvalidField
 from headgate.api.wire import (
     Buffer,
+    InvalidField,
     Wire,
     WireConditions,
     WireMetadata,

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from headgate.api.amounts import resources_at
-from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Buffer, Int32, Wire, WireMetadata
+from headgate.api.wire import Amounts, Buffer, Int32, InvalidField, Wire, WireMetadata
 from headgate.model.keys import Kind
 from headgate.model.objects import (
     Bounds,

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from headgate.api.amounts import amount_texts, resources_at
-from headgate.api.errors import InvalidField
 from headgate.api.wire import (
     Amounts,
     Buffer,
     Int32,
+    InvalidField,
     Wire,
     WireCondition,
     WireMetadata,

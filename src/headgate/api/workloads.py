@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headgate.api.errors import InvalidField
-from headgate.api.wire import Buffer, Int32, Wire, WireCondition, WireMetadata, conditions_of
+from headgate.api.wire import Buffer, Int32, InvalidField, Wire, WireCondition, WireMetadata, conditions_of
 from headgate.model.keys import Kind
 from headgate.model.pod import Gang, PodGroup, PreemptionMode, Workload
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from headgate.api.jobs import job_from_template
+from headgate.api.owners import job_from_template
 from headgate.api.wire import format_time
 from headgate.model.effects import CronJobProgress, Delete, Effect, PatchStatus, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 
-from headgate.api.jobs import COMPLETION_INDEX, index_ranges
+from headgate.api.owners import COMPLETION_INDEX, index_ranges
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod
 

@@ -8,7 +8,7 @@ from itertools import islice
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from headgate.api.jobs import pod_from_template
+from headgate.api.owners import pod_from_template
 from headgate.model.effects import Create, Delete, Effect, JobProgress, PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind

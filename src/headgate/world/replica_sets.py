@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from headgate.api.jobs import pod_from_template, replica_set_of
+from headgate.api.owners import pod_from_template, replica_set_of
 from headgate.model.effects import Create, Delete, Effect, PatchSpec, PatchStatus, ReplicaCounts, Scale, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind, Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headgate.api.jobs import pod_from_template
+from headgate.api.owners import pod_from_template
 from headgate.model.effects import Create, Delete, Effect
 from headgate.model.events import Event, Gone, Observed, Outcome
 from headgate.model.keys import Key, Kind
