@@ -15,8 +15,8 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import HostPort
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
+from headgate.placement.packing import is_plain
 from headgate.placement.placer import Placer
-from headgate.placement.plain import is_plain
 from headgate.placement.table import NodeTable
 from headgate.preemption.plain import allowed_beside
 from headgate.preemption.search import NoPlan

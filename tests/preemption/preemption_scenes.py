@@ -17,8 +17,7 @@ from headgate.placement.table import NodeTable
 from headgate.placement.volumes import Attachments
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
-from headgate.preemption.searching import Search
+from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor, Search
 from headgate.preemption.units import Running, Standing
 
 NOW = 10_000.0

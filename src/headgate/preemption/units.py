@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
-from headgate.placement.columns import Amounts, Columns, padded
-from headgate.placement.table import PODS, NodeTable
+from headgate.placement.table import PODS, Amounts, Columns, NodeTable, padded
 
 FIRST_LINES = 256
 NOWHERE = -1

@@ -24,8 +24,7 @@ from headgate.model.keys import Key
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME
 from headgate.model.pod import Pod, PodShape
 from headgate.model.queues import QueuedWorkload, ResourceFlavor
-from headgate.placement.columns import Amounts
-from headgate.placement.table import PODS
+from headgate.placement.table import PODS, Amounts
 
 Mask = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from headgate.engine.scheduler.resolving import PodResolver
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
 from headgate.placement.placer import Placer
-from headgate.placement.sampling import bundles_with
+from headgate.placement.ranking import bundles_with
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_verdicts
 
 

@@ -15,14 +15,13 @@ from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import ENDED, Pod
 from headgate.placement.affinity import InterPodAffinity
-from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
+from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration, Verdicts
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement, Placer, Rules
 from headgate.placement.ranking import RowRules
 from headgate.placement.spreading import PodTopologySpread
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import PlacementTrial
-from headgate.placement.verdicts import Verdicts
 from headgate.world.nodes import HOSTNAME
 
 NodeOf = Callable[[Pod], str]
