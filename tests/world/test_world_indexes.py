@@ -10,7 +10,7 @@ from headgate.api.owners import COMPLETION_INDEX
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod, PodShape
-from headgate.world.job_indexes import IndexProgress, backoff_after, intervals_of
+from headgate.world.jobs import IndexProgress, backoff_after, intervals_of
 
 
 def pod(name: str, index: int, phase: Phase = Phase.RUNNING, deleted: float | None = None) -> Pod:

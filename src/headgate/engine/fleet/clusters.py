@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from headgate.fleet.nomination import Workers
+from headgate.fleet.replicas import Workers
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.effects import AdmissionCheckStatus, Connect, Disconnect, MultiKueueClusterStatus, PatchStatus
 from headgate.model.events import RemoteConnection, RemoteState
