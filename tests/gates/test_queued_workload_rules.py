@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import kueue_workload
 
-from headgate.gates.kueue_workloads import (
+from headgate.gates.queues import (
     pod_set_change_errors,
     template_errors,
     workload_change_errors,

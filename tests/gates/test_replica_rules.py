@@ -17,8 +17,7 @@ from handling import (
     workload_class,
 )
 
-from headgate.gates.pods import gated_if_managed
-from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
+from headgate.gates.pods import gated_if_managed, pods_wait, replicas_errors, stateful_set_errors
 from headgate.model.admission import AdmissionAllowed, AdmissionRequest, Json
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import ReplicaOwner, StatefulSet

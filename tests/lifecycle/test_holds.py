@@ -4,7 +4,7 @@ import pytest
 from builders import bound, kueue_workload, pod, shape
 from msgspec import structs
 
-from headgate.lifecycle.terminating.holds import (
+from headgate.lifecycle.terminating import (
     Hold,
     hold_limit,
     message,

@@ -5,7 +5,7 @@ from builders import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.lifecycle.terminating.activity import is_active, next_release
+from headgate.lifecycle.terminating import is_active, next_release
 from headgate.model.pod import Phase
 from headgate.model.settings import QuotaRelease
 

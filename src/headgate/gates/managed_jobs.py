@@ -13,7 +13,7 @@ from headgate.gates.fields import (
     labels_of,
     unchanged,
 )
-from headgate.gates.kueue_workloads import gate_change_errors, gate_errors
+from headgate.gates.queues import gate_change_errors, gate_errors
 from headgate.model.admission import AdmissionRequest, Json, WebhookSettings, WithLookups
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (

@@ -16,16 +16,17 @@ from headgate.gates.fields import (
     with_spec,
 )
 from headgate.gates.jobs import job_errors, suspended_if_managed
-from headgate.gates.kueue_workloads import (
+from headgate.gates.pods import gated_if_managed, pod_errors, pods_wait, replicas_errors, stateful_set_errors
+from headgate.gates.queues import (
     RESERVED,
+    cluster_queue_errors,
+    cohort_errors,
+    flavor_errors,
     pod_set_change_errors,
     template_errors,
     workload_change_errors,
     workload_errors,
 )
-from headgate.gates.pods import gated_if_managed, pod_errors
-from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
-from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
 from headgate.gates.volcano import default_pod_group, default_queue, gated_by_queue, validate_pod_group, validate_queue
 from headgate.model.admission import (
     AdmissionAllowed,

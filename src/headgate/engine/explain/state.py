@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from headgate.engine.explain.explanation import WorkloadState
 from headgate.engine.explain.snapshot import ClusterSnapshot
-from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM
+from headgate.lifecycle.terminating import WAITING_FOR_ROOM
 from headgate.lifecycle.workload.checks import required_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from headgate.engine.deadlines import Deadlines
 from headgate.engine.integrations.job_index import job_of
-from headgate.lifecycle.terminating.debt import (
+from headgate.lifecycle.terminating import (
     STUCK_AFTER,
     DebtKey,
     PodOccupancy,

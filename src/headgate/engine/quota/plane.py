@@ -28,7 +28,7 @@ from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
-from headgate.lifecycle.terminating.holds import running_since
+from headgate.lifecycle.terminating import running_since
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED, no_longer_gated
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step

@@ -13,7 +13,7 @@ from headgate.lifecycle.jobframework.generic_job import (
     requests_topology,
     topology_request,
 )
-from headgate.lifecycle.jobframework.pod_set_info import merged_selector
+from headgate.lifecycle.jobframework.pod_writes import merged_selector
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.model.effects import (
     Delete,

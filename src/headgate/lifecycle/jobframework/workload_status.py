@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from headgate.lifecycle.jobframework.generic_job import Ending, GenericJob
-from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM, Hold, with_hold
+from headgate.lifecycle.terminating import WAITING_FOR_ROOM, Hold, with_hold
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,

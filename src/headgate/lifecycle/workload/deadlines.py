@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.lifecycle.terminating.holds import runs_from
+from headgate.lifecycle.terminating import runs_from
 from headgate.lifecycle.workload.conditions import (
     DEACTIVATION_TARGET,
     EVICTED,
