@@ -10,7 +10,7 @@ from builders import node, pod, shape
 
 from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, unwatched
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.live.plugin_timing import ONE_IN, Stopwatch
+from headgate.live.plugin_calls import ONE_IN, Stopwatch
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import HostPort
 from headgate.model.settings import Profile

@@ -32,7 +32,7 @@ from headgate.engine.loop import Engine
 from headgate.engine.quota.metrics import BOUNDS
 from headgate.live.health import Readiness
 from headgate.live.metrics import ENGINE, LEADER, TEXTS, Metrics
-from headgate.live.plugin_timing import Stopwatch
+from headgate.live.plugin_calls import Stopwatch
 from headgate.model.effects import WakeAt
 from headgate.model.settings import Role
 from headgate.simulator.clients import perform

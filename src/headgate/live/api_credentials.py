@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from headgate.apiserver.messages import AUTHENTICATED, ClientIdentity, account_of, groups_of
 from headgate.live.certificates import ClusterCertificates, made_for_cluster
+from headgate.live.health import certified_user
 from headgate.live.http_server import HttpRequest
-from headgate.live.page_access import certified_user
 
 ADMINISTRATOR = "headgate-admin"
 ADMINISTRATORS = "system:masters"

@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 from headgate.engine.distributions import Bounds, Distribution, Histogram, Labels
 from headgate.engine.extension_points import ADMISSION
 from headgate.engine.journal import Entry
-from headgate.live.plugin_timing import FAILED, PASSED
+from headgate.live.plugin_calls import FAILED, PASSED
 from headgate.model.effects import Bind, Write
 from headgate.model.events import WriteError
 from headgate.model.keys import Kind

@@ -42,9 +42,8 @@ from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, N
 from headgate.ui.arguments import read_file
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
-from headgate.ui.output import TABLE, echo_document, output_option
+from headgate.ui.output import TABLE, cluster_reading, echo_document, output_option, progress_bar
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import cluster_reading, progress_bar
 
 F = TypeVar("F", bound=Callable[..., object])
 
