@@ -7,10 +7,10 @@ from random import Random
 from builders import amounts, kueue_workload, node, node_key, pod, shape
 from msgspec import structs
 
+from headgate.engine.integrations.debt import QuotaTrees
 from headgate.engine.integrations.hold_plan import HoldCandidate, HoldPlan, TerminatingPod
 from headgate.engine.integrations.node_capacity import NodeCapacity
 from headgate.engine.integrations.plane import IntegrationsPlane
-from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.engine.journal import Journal
 from headgate.lifecycle.workload.conditions import ConditionUpdate, edited, with_status
 from headgate.model.effects import Delete, EmitEvent, PatchSpec, PatchStatus, PodStart, WakeAt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engine.explain.worker_answers import worker_answers
+from headgate.engine.explain.workload import worker_answers
 from headgate.model.keys import Condition, Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE, OPENED_GATE
 from headgate.model.queues import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import node, pod, shape
 
-from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, unwatched
+from headgate.engine.metrics import FILTER, POST_FILTER, SCORE, unwatched
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.live.plugin_calls import ONE_IN, Stopwatch
 from headgate.model.cluster_events import ClusterEvent

@@ -10,7 +10,8 @@ from headgate.api.owners import COMPLETION_INDEX
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod, PodShape
-from headgate.world.jobs import IndexProgress, backoff_after, intervals_of
+from headgate.world.controller import backoff_after
+from headgate.world.jobs import IndexProgress, intervals_of
 
 
 def pod(name: str, index: int, phase: Phase = Phase.RUNNING, deleted: float | None = None) -> Pod:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from headgate.api.wire import format_duration
-from headgate.engine.extension_points import ADMISSION, FILTER, POST_FILTER, RESERVE, SCORE
+from headgate.engine.metrics import ADMISSION, FILTER, POST_FILTER, RESERVE, SCORE
 from headgate.engine.quota.admission_cycle import Admitted
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, ClusterView, PreEnqueue
 from headgate.model.cluster_events import ClusterEvent

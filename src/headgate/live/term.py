@@ -9,9 +9,9 @@ from typing import assert_never
 
 from msgspec import Raw, Struct
 
-from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
+from headgate.engine.metrics import PluginObserver, unwatched
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen, Subject
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements

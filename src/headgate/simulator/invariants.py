@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from headgate.engine.journal import Entry, Journal
+from headgate.engine.scheduler.events import named
 from headgate.engine.scheduler.groups import Described, Groups
-from headgate.engine.scheduler.preemption_events import named
 from headgate.model.effects import (
     Bind,
     Effect,

@@ -13,7 +13,7 @@ from headgate.engine.fleet.reconciler import FleetWorkload, Reconciliation
 from headgate.engine.fleet.troubles import DispatchTroubles, Trouble
 from headgate.engine.fleet.writes import HOME, FleetWrites, object_of
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Number
 from headgate.fleet.replicas import Answer, Replica, Workers
 from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
 from headgate.lifecycle.workload.conditions import EVICTED, QUOTA_RESERVED

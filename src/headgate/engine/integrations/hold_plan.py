@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
+from headgate.engine.integrations.debt import FlavorResource, QuotaTrees, granted_quota
 from headgate.engine.integrations.node_capacity import FreeCapacity, NodeCapacity, Rows, Wanted
-from headgate.engine.integrations.quota_trees import FlavorResource, QuotaTrees, granted_quota
 from headgate.lifecycle.jobframework.generic_job import PodSetInfo
 from headgate.lifecycle.jobframework.pod_writes import CannotStart, pod_set_infos
 from headgate.lifecycle.terminating import Hold, PodOccupancy, hold_limit, is_stuck, places_of, taken_by

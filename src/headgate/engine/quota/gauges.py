@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from headgate.engine.distributions import Labels
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Labels, Number
 from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.consumption import WHOLE_USE
 from headgate.engine.quota.object_cache import QuotaObjectCache

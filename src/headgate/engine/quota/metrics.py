@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Bounds, Distributions, Histogram, Labels, Number
 from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,

@@ -9,7 +9,8 @@ A pod passes the stages in this order; `plane` owns them and holds nothing else:
 * `place`: finds nodes, after `resolving` what the pods name.
 * `bind`: reserves, assumes and binds; or `post_filter` finds whom to preempt and `preempt` nominates, marks and evicts.
 
-Every decision is a journal entry; conditions and events are rendered from it (`events`, `preemption_events`).
+Every decision is a journal entry; conditions and events are rendered from it (`events`, with the metrics). `statuses`
+writes what pod groups and queues of Volcano show.
 
 To change it: a Filter, Score, Reserve or Bind plugin goes into the list in `plugins` (tests/placement); a limit that is
 not a node's is a capacity stage, listed in `plane` (tests/engine/test_capacity_stages.py); what a binder does besides

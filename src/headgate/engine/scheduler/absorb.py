@@ -16,7 +16,7 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import QueueGates
-from headgate.engine.scheduler.queue_status import VolcanoStatuses
+from headgate.engine.scheduler.statuses import VolcanoStatuses
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.keys import Key, Kind

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headgate.engine.extension_points import FILTER, RESERVE, SCORE, PluginObserver, R, unwatched
+from headgate.engine.metrics import FILTER, RESERVE, SCORE, PluginObserver, R, unwatched
 from headgate.model.effects import Bind, Effect, RemoveGate
 from headgate.model.keys import Key
 from headgate.model.pod import Pod

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 import msgspec
 from msgspec import Struct
 
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Number
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.groups import Described

@@ -19,8 +19,7 @@ from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
 from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
-from headgate.engine.explain.worker_answers import concerned_clusters, is_connected, worker_answers
-from headgate.engine.explain.workload import explain
+from headgate.engine.explain.workload import concerned_clusters, explain, is_connected, worker_answers
 from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import (
     ClusterFlags,
