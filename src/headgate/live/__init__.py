@@ -9,5 +9,5 @@
 * `webhooks` serves the handlers of `gates.webhooks`, with its certificate; `certificates` makes and loads such.
 * `metrics` (a new series and its help text), `logs`, `health` (pages, who may read them), `recorder`, `plugin_calls`.
 
-Tests: `tests/live`, one file per module; `tests/conformance` compares a live process with the simulator.
+Tests: `tests/live`; `tests/conformance` compares a live process with the simulator.
 """

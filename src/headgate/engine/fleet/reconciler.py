@@ -14,7 +14,7 @@ from headgate.fleet.clones import job_clone, job_status, pod_clone, pod_status, 
 from headgate.fleet.orchestrator import Dispatched, GateRules, OpenGate, Promise, WaitUntil, is_hopeless, next_gate
 from headgate.fleet.replicas import Drift, Nominated, Replica, Workers, drift, nominate, winner
 from headgate.lifecycle.jobframework.generic_job import GenericJob
-from headgate.lifecycle.jobframework.workload_manifest import pod_set_entries
+from headgate.lifecycle.jobframework.job_workload import pod_set_entries
 from headgate.lifecycle.workload import eviction
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, second, true_since
 from headgate.model.effects import (
