@@ -10,8 +10,7 @@ from headgate.engine.deadlines import Deadlines, Timer
 from headgate.engine.fleet.clusters import WorkerClusters
 from headgate.engine.fleet.fleet_index import FleetIndex
 from headgate.engine.fleet.reconciler import FleetWorkload, Reconciliation
-from headgate.engine.fleet.troubles import DispatchTroubles, Trouble
-from headgate.engine.fleet.writes import HOME, FleetWrites, object_of
+from headgate.engine.fleet.writes import HOME, DispatchTroubles, FleetWrites, Trouble, object_of
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.metrics import Number
 from headgate.fleet.replicas import Answer, Replica, Workers
