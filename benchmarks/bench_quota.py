@@ -28,8 +28,8 @@ from headgate.model.queues import (
     ResourceGroup,
     WithinQueue,
 )
-from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import PendingWorkload, pending_workload

@@ -6,7 +6,7 @@ from quota_steps import OWNER, QuotaSteps, cohort, local, pods, queue, work
 
 from headgate.lifecycle.workload.eviction import released
 from headgate.model.queues import BorrowWithinCohort, GateStatus, QueuePreemption, Reclaim, WithinQueue
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY)
 ANY = QueuePreemption(reclaim=Reclaim.ANY)

@@ -17,9 +17,8 @@ from headgate.api.decode import decode
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.apiserver import ApiServer
-from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus
-from headgate.model.keys import Kind, Target
+from headgate.model.keys import Condition, Kind, Target
 from headgate.model.queues import (
     Admission,
     CheckState,

@@ -30,7 +30,7 @@ from headgate.live.connection import HttpResponse
 from headgate.live.kubeconfig import find_access
 from headgate.live.logs import FORMATS, Log, LogLevel, Outages
 from headgate.live.metrics import Metrics
-from headgate.live.plugin_isolation import pre_enqueue_plugins
+from headgate.live.plugin_calls import pre_enqueue_plugins
 from headgate.live.reflector import ReflectorDependencies
 from headgate.live.term import LeaderTerm, TermDependencies
 from headgate.model.settings import Settings

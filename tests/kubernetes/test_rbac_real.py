@@ -25,7 +25,7 @@ from wire import Answer, Client
 
 from headgate.apiserver import ApiServer, AuthorizationMode, Request
 from headgate.apiserver.authorization.default_roles import default_roles
-from headgate.apiserver.users import impersonated_groups
+from headgate.apiserver.messages import impersonated_groups
 
 SPACE = "rbac-session"
 ACCOUNT = f"system:serviceaccount:{SPACE}:robot"

@@ -22,8 +22,7 @@ from headgate.live.http_server import Listen
 from headgate.live.kubeconfig import worker_access
 from headgate.live.service import RunPlan
 from headgate.model.kueue_names import MULTIKUEUE
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
-from headgate.model.settings import MultiKueueSettings, Role, Settings
+from headgate.model.settings import FRAMEWORKS, MultiKueueSettings, QuotaSettings, Role, Settings
 from headgate.ui.cli import main
 
 OF_WORKERS = frozenset({Role.QUOTA, Role.INTEGRATIONS})

@@ -9,7 +9,7 @@ from builders import pod
 
 from headgate.engine.scheduler.cache import CacheView, ClusterCache
 from headgate.gates.pre_enqueue import held_by
-from headgate.live.plugin_isolation import IsolatedPlugin, PluginTimeout, pre_enqueue_plugins
+from headgate.live.plugin_calls import IsolatedPlugin, PluginTimeout, pre_enqueue_plugins
 from headgate.model.settings import Profile
 
 SOON, A_WHILE, GENEROUS = 0.01, 2.0, 30.0  # seconds

@@ -23,7 +23,7 @@ from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Pre
 from headgate.lifecycle.workload.admission import reserved
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
-from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
+from headgate.model.settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.flavors import admission
 from headgate.quota.pending_workload import ordered_at
 from headgate.quota.requests import reservation_of

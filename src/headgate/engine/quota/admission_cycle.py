@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.queues import PreemptionProposal, QueueingStrategy, Reclaim, ResourceFlavor, WithinQueue
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
 from headgate.preemption.quota.search import QuotaPreemptor, Victim, VictimSearch, fitness_with
