@@ -58,6 +58,7 @@ async def run_steps(
     _settle_memory()
     while True:
         await rest()
+        await asyncio.sleep(0)  # one step may follow another at once, and the lease is renewed between them
         await _step(engine, queue, perform, now, observer)
 
 

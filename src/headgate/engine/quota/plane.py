@@ -150,7 +150,7 @@ class QuotaPlane:
             yield from records.send(now)
         yield from self._in_use.settle(now, is_due=is_due)
         yield from self._statuses.settle(self._cache.ledger, now, is_due=is_due)
-        yield from self._timer.wake_at(now)
+        yield from self._timer.wake_at(now, now if self._loop.goes_on else None)
 
     def check(self) -> None:
         """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""

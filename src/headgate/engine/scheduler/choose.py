@@ -1,8 +1,11 @@
-"""The choose stage: takes entries from the queue in order: a gang, equal pods, or pods that differ in amounts."""
+"""The choose stage: takes entries from the queue in order: a gang, equal pods, or pods that differ in amounts.
+
+`StepWork` says how many of them one step can take.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +17,42 @@ from headgate.model.pod import GroupKey, Pod
 from headgate.placement.placer import Placer
 from headgate.placement.ranking import bundles_with
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_verdicts
+
+MOST_WORK = 500_000  # of one step: about a third of a second
+PLACING = 150  # a pod, where others of its kind are looked at too
+REFUSING = 500  # a pod that is refused as another was: its condition and its event
+TRYING = 2000  # a pod that is refused by itself: the reasons of all nodes
+SEARCHING = 18  # each node, for each pod that preempts
+
+
+class StepWork:
+    """The work of one step; a unit of it is to filter one node for one pod.
+
+    A step that takes too long keeps everything else waiting: newer and more important pods, and the renewal of the
+    lease, without which the process does not lead any more. So a step that has done its work leaves the rest of the
+    queue to the next one, which begins at once.
+    """
+
+    def __init__(self, nodes: Sized) -> None:
+        self._nodes = nodes
+        self._done = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self._done >= MOST_WORK
+
+    def begin(self) -> None:
+        self._done = 0
+
+    def placed(self, pods: int) -> None:
+        self._done += PLACING * pods
+
+    def refused(self, pods: int, *, as_another: bool = False) -> None:
+        self._done += pods * (REFUSING if as_another else TRYING + len(self._nodes))
+
+    def searched(self, pods: int) -> None:
+        """Victims were looked for, so that these pods can start together."""
+        self._done += pods * SEARCHING * len(self._nodes)
 
 
 class Batch(Struct, frozen=True):

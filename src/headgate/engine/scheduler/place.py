@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from headgate.engine.scheduler.choose import Batch
+from headgate.engine.scheduler.choose import Batch, StepWork
 from headgate.engine.scheduler.gangs import GangTracker, QueuedAsOne
 from headgate.engine.scheduler.resolving import PodResolver, Unresolved
 from headgate.model.keys import Key
@@ -31,13 +31,16 @@ class PlaceStage:
         resolver: PodResolver,
         gangs: GangTracker,
         nodes: NodeTable,
+        *,
         with_gangs: frozenset[str],  # the schedulerNames that start gangs as gangs
+        work: StepWork,
     ) -> None:
         self._placers = placers
         self._resolver = resolver
         self._gangs = gangs
         self._nodes = nodes
         self._with_gangs = with_gangs
+        self._work = work
         self.deciding: Key | None = None  # the pod being placed, or the first of several
 
     def run(self, batch: Batch) -> Iterator[Placed]:
@@ -120,7 +123,7 @@ class PlaceStage:
             yield from zip(run, planned, strict=False)
             for info in run[len(planned) :]:
                 self.deciding = info.pod.key
-                yield info, self._place(info.pod)
+                yield info, None if self._work.is_done else self._place(info.pod)
 
     def _served(self, infos: list[QueuedPodInfo]) -> int:
         """How many of them, from the first on, one plan serves; 0 if the first must be placed by itself."""

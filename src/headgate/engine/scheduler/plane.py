@@ -19,7 +19,7 @@ from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStage, CapacityStages, DeferredEntry, NotNow
-from headgate.engine.scheduler.choose import Batch, ChooseStage
+from headgate.engine.scheduler.choose import Batch, ChooseStage, StepWork
 from headgate.engine.scheduler.events import (
     AttemptResult,
     GroupAttempt,
@@ -120,12 +120,13 @@ class SchedulerPlane:
             self._conditions,
             view=CacheView(cache),
         )
+        self._work = StepWork(cache.nodes)
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
         self._reclaimed = reclaimed = ReclaimedNodes(cache, self._queue_capacity)
         self._capacity = CapacityStages((self._queue_capacity, *capacity), (reclaimed,), cache.nominations.pods)
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
-        self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
+        self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs=with_gangs, work=self._work)
         units = QueueUnits(cache, self._queue_capacity)
         preemption = PREEMPTIONS[settings.preemption.gangs]
         search = watch(preemption(cache.nodes, cache.running, cache.budgets, certifier, units.reaches), POST_FILTER)
@@ -139,6 +140,7 @@ class SchedulerPlane:
             placers=placers,
             enabled=preempting,
             metrics=self._metrics,
+            work=self._work,
         )
         self._queue_preemption = QueuePreemptStage(
             units, self._queue_capacity, self._preempt, preempting, keeps=self._gates.keeps
@@ -191,6 +193,7 @@ class SchedulerPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._bind.decided.clear()
+        self._work.begin()
         yield from self._wake(now)
         if self._gangs.touched:
             yield from self._pre_enqueue.enqueue_gangs(now)
@@ -226,7 +229,7 @@ class SchedulerPlane:
 
     def _try_entries(self, postponed: list[QueuedPodInfo] | None, now: float) -> Iterator[Effect]:
         """Tries the active entries; those from which capacity is kept for others that are to be tried go after them."""
-        for batch in self._choose.run(self._most_bindings):
+        for batch in self._choose.run(self._most_pods):
             for part in self._capacity.run(batch):
                 if not isinstance(part, DeferredEntry):
                     yield from self._place_and_bind(part, now)
@@ -399,17 +402,24 @@ class SchedulerPlane:
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        yield from self._timer.wake_at(now, self._queue_capacity.reservations.next_deadline)
         sizes = self._queue.sizes
+        goes_on = now if self._work.is_done and sizes[QueueName.ACTIVE] else None
+        yield from self._timer.wake_at(now, self._queue_capacity.reservations.next_deadline, goes_on)
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
             yield from self._flush_timer.wake_at(now, self._flush_at)
 
-    def _most_bindings(self) -> int:
-        return self._max_in_flight - self._bind.in_flight
+    def _most_pods(self) -> int:
+        return 0 if self._work.is_done else self._max_in_flight - self._bind.in_flight
 
     def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
+        refused = False
         for info, found in self._place.run(batch):
+            if isinstance(found, NoPlacement):
+                self._work.refused(info.pods, as_another=refused and batch.equal)
+                refused = True
+            elif found is not None:
+                self._work.placed(info.pods)
             yield from self._act(info, found, batch.members, now)
             if self._gangs.touched:
                 yield from self._pre_enqueue.enqueue_gangs(now)
@@ -495,6 +505,7 @@ class SchedulerPlane:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting on nodes."""
         info, not_now = deferred.info, deferred.not_now
         info.attempts += 1
+        self._work.refused(info.pods)
         self._queue.set_equivalence(info, deferred.equivalence)
         info.rejected_by = (deferred.stage,)
         self._metrics.attempted(info, AttemptResult.UNSCHEDULABLE, info.pods)

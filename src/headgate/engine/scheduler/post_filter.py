@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.choose import StepWork
 from headgate.engine.scheduler.events import SchedulerMetrics
 from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.place import PlaceStage
@@ -59,6 +60,7 @@ class PostFilterStage:
         placers: Mapping[str, Placer],
         enabled: frozenset[str],  # the schedulerNames whose profile has preemption on
         metrics: SchedulerMetrics,
+        work: StepWork,
     ) -> None:
         self._cache = cache
         self._gangs = gangs
@@ -68,6 +70,7 @@ class PostFilterStage:
         self._placers = placers
         self._enabled = enabled
         self._metrics = metrics
+        self._work = work
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
 
     def forget_failed_searches(self) -> None:
@@ -153,6 +156,8 @@ class PostFilterStage:
         if known is not None and known.changes == changes:
             return known
         found = self._search.plan(preemptor, placer, now)
+        if isinstance(found, Plan) or found.candidates:
+            self._work.searched(len(preemptor.pods))
         self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, Plan):
             return found
