@@ -24,11 +24,10 @@ from headgate.model.effects import (
     VolcanoQueueStatus,
 )
 from headgate.model.events import WriteError
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.objects import Namespace
-from headgate.model.pod import Phase, Pod
+from headgate.model.pod import GroupKey, Phase, Pod
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
     QUEUE_ANNOTATIONS,

@@ -9,9 +9,8 @@ from histories import PLAIN
 from volcano_scenes import group_key, queue
 
 from headgate.engine.scheduler.queue_refusals import opted_in
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod, Workload
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
     QUEUE_ANNOTATIONS,

@@ -14,9 +14,8 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.queueing.backoff import Backoff
 
 MOST_STALE = 64

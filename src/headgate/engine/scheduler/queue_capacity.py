@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 import msgspec
 from msgspec import Struct
 
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Number
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.groups import Described
@@ -24,9 +24,8 @@ from headgate.engine.scheduler.queue_lines import QueueLines, UnplacedEntries, U
 from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
 from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, reserved_in
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.model.resources import Resources
 from headgate.model.volcano import (
     DEFAULT_QUEUE,

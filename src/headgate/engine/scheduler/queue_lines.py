@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable
 
 from msgspec import Struct
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
 
 
