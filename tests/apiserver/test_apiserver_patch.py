@@ -1,7 +1,18 @@
 """The three kinds of patches, alone and through the server."""
 
 import pytest
-from apiserver_client import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Client, config_map, pod, refused
+from apiserver_client import (
+    CONFIG_MAPS,
+    DEFINITIONS,
+    JSON_PATCH,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    Client,
+    config_map,
+    pod,
+    refused,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -304,3 +315,72 @@ def test_a_patch_is_refused(content_type, body, expected):
     before = client.create(CONFIG_MAPS, config_map(data={"k": "v"}))
     assert refused(client.ask("PATCH", f"{CONFIG_MAPS}/a", body, content_type)) == expected
     assert client.get(f"{CONFIG_MAPS}/a") == before
+
+
+# patches that cost much
+
+LEAVES = "/apis/example.com/v1/namespaces/default/leaves"
+LEAF_DEFINITION = {
+    "metadata": {"name": "leaves.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "leaves", "singular": "leaf", "kind": "Leaf", "listKind": "LeafList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(
+            [{"op": "copy", "from": "/spec", "path": f"/spec/x{n}"} for n in range(60)], id="each of all there is"
+        ),
+        pytest.param([{"op": "copy", "from": "/spec", "path": "/spec/x"}] * 2000, id="each into itself"),
+        pytest.param(
+            [{"op": "copy", "from": "/spec/big", "path": f"/spec/x{n}"} for n in range(2000)], id="of something large"
+        ),
+    ],
+)
+def test_copies_of_copies_are_refused_before_they_are_too_large(steps):
+    client = Client()
+    client.create(DEFINITIONS, LEAF_DEFINITION)
+    kind = {"apiVersion": "example.com/v1", "kind": "Leaf"}
+    client.create(LEAVES, {**kind, "metadata": {"name": "a"}, "spec": {"big": "x" * 100_000}})
+    code, reason, _ = refused(client.ask("PATCH", f"{LEAVES}/a", steps, JSON_PATCH))
+    assert (code, reason) == (422, "Invalid")
+    assert client.get(f"{LEAVES}/a")["spec"] == {"big": "x" * 100_000}
+
+
+def test_a_patch_of_very_many_operations_is_too_large():
+    client = Client()
+    client.create(CONFIG_MAPS, config_map("a"))
+    steps = [{"op": "add", "path": "/data/k", "value": "v"}] * 10_001
+    assert refused(client.ask("PATCH", f"{CONFIG_MAPS}/a", steps, JSON_PATCH)) == (
+        413,
+        "RequestEntityTooLarge",
+        "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001",
+    )
+    assert client.ask("PATCH", f"{CONFIG_MAPS}/a", steps[1:], JSON_PATCH).code == 200
+
+
+@given(objects)
+def test_what_a_patch_copies_is_not_changed_with_its_copy(target):
+    before = repr(target)
+    steps = [
+        step("add", "/n", value={"in": []}),
+        step("add", "/n/in/-", value=1),
+        step("copy", "/m", source="/n"),
+        step("add", "/m/in/-", value=2),
+        step("add", "/n/in/-", value=3),
+    ]
+    assert apply_json_patch(target, steps) == {**target, "n": {"in": [1, 3]}, "m": {"in": [1, 2]}}
+    assert repr((target, steps[0].value)) == f"({before}, {{'in': []}})", "nor is the document, or a value of the patch"

@@ -281,3 +281,14 @@ def test_status_writes_are_asked_too() -> None:
     rules = rules_of(an_object(a=INTEGER), **{"x-kubernetes-validations": [{"rule": "self.spec.a == oldSelf.spec.a"}]})
     errors = rules.validate_status(thing({"a": 2}), thing({"a": 1}))
     assert [render(error) for error in errors] == ["<nil>: Invalid value: failed rule: self.spec.a == oldSelf.spec.a"]
+
+
+def test_a_rule_that_costs_too_much_for_an_object_refuses_it():
+    """A tenant chooses how long a list is; how often a rule goes through it is somebody else's choice."""
+    rule = "self.l.all(x, self.l.exists(y, x == y))"
+    schema = an_object({"rule": rule}, l={"type": "array", "items": INTEGER})
+    assert created(schema, {"l": list(range(20))}) == []
+    why = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost"
+    assert created(schema, {"l": list(range(500))}) == [
+        f'spec: Invalid value: "object": {why} exceeds limit for rule: {rule}'
+    ]

@@ -21,6 +21,8 @@ CREATED, UPDATED = operation("CREATE", POD), operation("UPDATE", LABELLED, POD)
 DELETED, OF_STATUS = operation("DELETE", None, POD), operation("UPDATE", POD, POD, "status")
 NO_SPEC = "object.spec.nothing == 'x'"
 FAILS = f"expression '{NO_SPEC}' resulted in error: no such key: nothing"
+DIGITS = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+COSTLY = f"{DIGITS}.all(a, {DIGITS}.all(b, {DIGITS}.all(c, {DIGITS}.all(d, {DIGITS}.all(e, true)))))"
 
 
 def conditions(*expressions: str) -> list[Json]:
@@ -108,6 +110,11 @@ def test_who_is_asked_on_conditions(step: Operation, expressions: tuple[str, ...
             ("request.name",),
             "expression 'request.name' resulted in error: must evaluate to bool",
             id="neither yes nor no",
+        ),
+        pytest.param(
+            (COSTLY,),
+            f"expression '{COSTLY}' resulted in error: operation cancelled: actual cost limit exceeded",
+            id="it costs too much",
         ),
     ],
 )

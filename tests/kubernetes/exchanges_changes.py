@@ -73,6 +73,14 @@ EXCHANGES: dict[str, list[Step]] = {
         json_patch({"op": "test", "path": "/metadata/name", "value": "x"}),
     ],
     "a JSON patch of a missing place": [create(pod()), json_patch({"op": "remove", "path": "/spec/surprise"})],
+    "a JSON patch of very many operations": [
+        create(pod()),
+        json_patch(*[{"op": "add", "path": "/metadata/labels", "value": {}}] * 10_001),
+    ],
+    "a JSON patch whose copies become too large": [
+        create(pod()),
+        json_patch(*({"op": "copy", "from": "/spec", "path": f"/spec/x{number}"} for number in range(60))),
+    ],
     "a JSON patch with an unknown operation": [create(pod()), json_patch({"op": "bend", "path": "/spec"})],
     "a patch of an unknown type": [create(pod()), Step("PATCH", f"{PODS}/it", {}, "text/plain")],
     "an update of an older version": [

@@ -5,7 +5,7 @@ None changes its arguments: what a patch leaves as it is, the result shares with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
@@ -17,9 +17,6 @@ from headgate.apiserver.field_errors import go_printed
 from headgate.apiserver.kubernetes_types import FieldType, fields_of, is_struct
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import StatusError, bad_request
-
-Edit = Callable[[Any, str], Any]
-"""Returns the container with its child of this name edited."""
 
 
 class PatchFailed(Exception):
@@ -36,6 +33,10 @@ class PatchOperation(Struct, frozen=True, rename={"source": "from"}):
 
 
 _decoder = msgspec.json.Decoder(list[PatchOperation])
+
+
+MOST_OPERATIONS = 10_000  # of a JSON patch
+MOST_COPIED = 3 * 1024 * 1024  # bytes that all copies of a JSON patch make together
 
 
 def decode_json_patch(body: bytes) -> list[PatchOperation]:
@@ -58,46 +59,100 @@ def _check(number: int, step: PatchOperation) -> None:
 
 def apply_json_patch(document: Any, steps: list[PatchOperation]) -> Any:
     """The patched document, all operations or none; raises PatchFailed."""
+    patched = _PatchedDocument(document)
     for step in steps:
-        document = _apply(document, step)
-    return document
+        patched.apply(step)
+    return patched.document
 
 
-def _apply(document: Any, step: PatchOperation) -> Any:
-    path = _pointer(step.path)
-    match step.op:
-        case "add":
-            return _edited(document, path, _adding(step.value))
-        case "remove":
-            return _edited(document, path, _removing)
-        case "replace":
-            return _edited(document, path, _replacing(step.value))
-        case "test":
-            return _tested(document, path, step)
-        case "copy":
-            return _edited(document, path, _adding(_found(document, _source(step))))
-        case "move":
-            return _moved(document, _source(step), path)
-    raise PatchFailed(f"{step.op!r} is no operation")
+class _PatchedDocument:
+    """A document while a JSON patch is applied: its containers are copied before their first change, and only then.
+
+    So the cost of a patch follows its length and the size of the document, not their product.
+    """
+
+    def __init__(self, document: Any) -> None:
+        self._root = {"": document}
+        self._own: dict[int, Any] = {id(self._root): self._root}  # containers that nobody else sees
+        self._copied = 0
+
+    @property
+    def document(self) -> Any:
+        return self._root.get("")
+
+    def apply(self, step: PatchOperation) -> None:
+        path = _pointer(step.path)
+        match step.op:
+            case "add":
+                self._add(path, step.value)
+            case "remove":
+                self._remove(path)
+            case "replace":
+                container, part = self._container(path)
+                _child(container, part)
+                container[part if isinstance(container, dict) else int(part)] = step.value
+            case "test":
+                if not same_json(_found(self.document, path), step.value):
+                    raise PatchFailed(f"testing value {step.path} failed: test failed")
+            case "copy":
+                self._add(path, self._copy(_found(self.document, _source(step))))
+            case "move":
+                self._move(_source(step), path)
+            case _:
+                raise PatchFailed(f"{step.op!r} is no operation")
+
+    def _add(self, path: list[str], value: Any) -> None:
+        container, part = self._container(path)
+        if isinstance(container, dict):
+            container[part] = value
+        elif isinstance(container, list):
+            container.insert(len(container) if part == "-" else _index(part, len(container)), value)
+        else:
+            raise PatchFailed(f"{part!r} cannot be added to a value that has no members")
+
+    def _remove(self, path: list[str]) -> None:
+        container, part = self._container(path)
+        _child(container, part)
+        del container[part if isinstance(container, dict) else int(part)]
+
+    def _move(self, source: list[str], path: list[str]) -> None:
+        if path[: len(source)] == source and len(path) > len(source):
+            raise PatchFailed("a value cannot be moved into itself")
+        value = _found(self.document, source)
+        if path != source:
+            self._remove(source)
+            self._add(path, value)
+
+    def _copy(self, value: Any) -> Any:
+        """The value once more; raises PatchFailed where copies of copies would become too large."""
+        try:
+            text = msgspec.json.encode(value)
+            self._copied += len(text)
+            if self._copied > MOST_COPIED:
+                raise PatchFailed(
+                    f"Unable to complete the copy, the accumulated size increase of copy is {self._copied}, "
+                    f"exceeding the limit {MOST_COPIED}"
+                )
+            return msgspec.json.decode(text)
+        except RecursionError:
+            raise PatchFailed("a value that is nested so deep cannot be copied") from None
+
+    def _container(self, path: list[str]) -> tuple[Any, str]:
+        """The container that the path ends in, which may be changed, and the name of the member there."""
+        way = ["", *path]
+        container: Any = self._root
+        for part in way[:-1]:
+            child = _child(container, part)
+            if isinstance(child, dict | list) and id(child) not in self._own:
+                child = child.copy()
+                self._own[id(child)] = child
+                container[part if isinstance(container, dict) else int(part)] = child
+            container = child
+        return container, way[-1]
 
 
 def _source(step: PatchOperation) -> list[str]:
     return _pointer(step.source if isinstance(step.source, str) else "")
-
-
-def _tested(document: Any, path: list[str], step: PatchOperation) -> Any:
-    if not same_json(_found(document, path), step.value):
-        raise PatchFailed(f"testing value {step.path} failed: test failed")
-    return document
-
-
-def _moved(document: Any, source: list[str], path: list[str]) -> Any:
-    if path[: len(source)] == source and len(path) > len(source):
-        raise PatchFailed("a value cannot be moved into itself")
-    value = _found(document, source)
-    if path == source:
-        return document
-    return _edited(_edited(document, source, _removing), path, _adding(value))
 
 
 def _pointer(text: str) -> list[str]:
@@ -125,50 +180,15 @@ def _child(container: Any, part: str) -> Any:
 
 
 def _index(part: str, last: int) -> int:
-    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0") or int(part) > last:
+    if (
+        not part.isascii()
+        or not part.isdigit()
+        or (len(part) > 1 and part[0] == "0")
+        or len(part) > 9
+        or int(part) > last
+    ):
         raise PatchFailed(f"{part!r} is no index of a list whose last is {last}")
     return int(part)
-
-
-def _edited(document: Any, path: list[str], edit: Edit) -> Any:
-    """The document with the container at the path edited; containers on the way are copied, all else is shared."""
-    if not path:
-        return edit({"": document}, "").get("")
-    if len(path) == 1:
-        return edit(document, path[0])
-    child = _edited(_child(document, path[0]), path[1:], edit)
-    return _replacing(child)(document, path[0])
-
-
-def _adding(value: Any) -> Edit:
-    def add(container: Any, part: str) -> Any:
-        if isinstance(container, dict):
-            return {**container, part: value}
-        if isinstance(container, list):
-            at = len(container) if part == "-" else _index(part, len(container))
-            return [*container[:at], value, *container[at:]]
-        raise PatchFailed(f"{part!r} cannot be added to a value that has no members")
-
-    return add
-
-
-def _replacing(value: Any) -> Edit:
-    def replace(container: Any, part: str) -> Any:
-        _child(container, part)
-        if isinstance(container, dict):
-            return {**container, part: value}
-        at = int(part)
-        return [*container[:at], value, *container[at + 1 :]]
-
-    return replace
-
-
-def _removing(container: Any, part: str) -> Any:
-    _child(container, part)
-    if isinstance(container, dict):
-        return {name: value for name, value in container.items() if name != part}
-    at = int(part)
-    return [*container[:at], *container[at + 1 :]]
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -106,6 +106,10 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def too_large(why: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
 def not_acceptable() -> StatusError:
     message = "only the following media types are accepted: application/json"
     return StatusError(406, "NotAcceptable", message)

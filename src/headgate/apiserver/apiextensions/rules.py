@@ -150,6 +150,9 @@ def _evaluation_failure(rule: ValidationRule, failed: EvaluationError) -> str:
     if failed.why.startswith("no such overload"):
         detail = "call arguments did not match a supported operator, function or macro signature for rule"
         return f"'{failed.why}': {detail}: {rule.name}"
+    if failed.why.startswith("operation cancelled"):
+        detail = "no further validation rules will be run due to call cost exceeds limit for rule"
+        return f"'{failed.why}': {detail}: {rule.name}"
     return f"{failed.why} evaluating rule: {rule.name}"
 
 

@@ -14,6 +14,7 @@ from headgate.apiserver.caches import CEL_PROGRAMS, memoized
 from headgate.apiserver.cel.functions import AUTHORIZER, authorizer_functions, kubernetes_functions
 from headgate.apiserver.messages import Json
 
+_TOO_COSTLY = "operation cancelled: actual cost limit exceeded"
 _LONGEST_MESSAGE = 5 * 1024  # bytes a message expression may make
 _OLD = "__old__"  # holds the old value under `value`, where there is one
 _CODE = re.compile(r"^[A-Z_]+: ")
@@ -60,8 +61,11 @@ def _at_its_root(text: str, found: re.Match[str]) -> str:
 
 
 def evaluate_program(program: Any, data: Json) -> Any:
-    """The expression's value, or EvaluationError."""
-    result = program.eval(data=data)
+    """The expression's value, or EvaluationError, as of one that goes through lists for more than 10,000 steps."""
+    try:
+        result = program.eval(data=data)
+    except RuntimeError as error:
+        return EvaluationError(_TOO_COSTLY if "budget exceeded" in str(error) else _CODE.sub("", str(error)))
     made = result.plain_value()
     return EvaluationError(_real_message(str(made))) if result.type() == cel.Type.ERROR else made
 

@@ -22,7 +22,9 @@ from headgate.apiserver.handlers.protobuf import InvalidProtobuf, decode_protobu
 from headgate.apiserver.kubernetes_types import type_of
 from headgate.apiserver.messages import Json
 from headgate.apiserver.patches import (
+    MOST_OPERATIONS,
     PatchFailed,
+    PatchOperation,
     SharedMerges,
     apply_json_patch,
     apply_merge_patch,
@@ -30,7 +32,7 @@ from headgate.apiserver.patches import (
     decode_json_patch,
 )
 from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
-from headgate.apiserver.status import StatusError, bad_request, invalid, unsupported_media
+from headgate.apiserver.status import StatusError, bad_request, invalid, too_large, unsupported_media
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -184,7 +186,7 @@ def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patc
     if apply is None:
         media = content_type.partition(";")[0].strip()
         if media == JSON:
-            return partial(_apply, _json_patched, decode_json_patch(body))
+            return partial(_apply, _json_patched, _few_operations(decode_json_patch(body)))
         apply = _PATCHES.get((media, served.custom))
         if media == STRATEGIC and not served.custom:
             apply = partial(apply_strategic_patch, kind=type_of(served.api_version, served.type.kind))
@@ -201,6 +203,12 @@ def _unsupported(served: ServedResource) -> StatusError:
         return unsupported_media("415: Unsupported Media Type")
     text = "the body of the request was in an unknown format - accepted media types include:"
     return unsupported_media(f"{text} {JSON}, {MERGE}, {APPLY}")
+
+
+def _few_operations(steps: list[PatchOperation]) -> list[PatchOperation]:
+    if len(steps) > MOST_OPERATIONS:
+        raise too_large(f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(steps)}")
+    return steps
 
 
 def _json_patched(value: Json, steps: list[Any]) -> Any:
