@@ -23,7 +23,6 @@ from headgate.apiserver.handlers.field_validation import (
     field_validation,
     forced,
     validate_fields,
-    validated_patch,
 )
 from headgate.apiserver.handlers.pods import CONNECTED, bind, decode_binding, decode_eviction, evict, not_connected
 from headgate.apiserver.handlers.protobuf import MEDIA_TYPE as PROTOBUF
@@ -80,5 +79,4 @@ __all__ = [
     "refuse_list_options",
     "valid_utf8",
     "validate_fields",
-    "validated_patch",
 ]
