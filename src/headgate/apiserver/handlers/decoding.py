@@ -99,7 +99,7 @@ def _with_shared_parts(body: bytes) -> Json:
     head, has_status, status = body.partition(STATUS)
     head, has_spec, spec = (head + b"}}" if has_status else head).partition(SPEC)
     head = head + b"}}" if has_spec else head
-    value = _object(head) if METADATA in head else _shared(head)
+    value = _shared(head) if head.find(METADATA) < 0 else _object(head)  # `in` takes bytes for a number first
     if has_spec:
         value = {**value, **_shared_spec(spec)}
     return {**value, **_shared_status(status)} if has_status else value
