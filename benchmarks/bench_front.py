@@ -32,7 +32,7 @@ from bench_apiserver import POD, body
 from headgate.api.decode import decode, decode_list, decode_watch
 from headgate.api.requests import JSON, Call
 from headgate.apiserver import ApiServer, Request
-from headgate.apiserver.users import ClientIdentity
+from headgate.apiserver.messages import ClientIdentity
 from headgate.live.access import Access, Anonymous, ClusterEndpoint, server_url
 from headgate.live.api_credentials import new_administrator
 from headgate.live.api_front import LIMITS, ApiFront

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.keys import Key, Kind
-from headgate.model.node import Node
+from headgate.model.node import Node, PeerDemands, PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 
 from headgate.engine.loop import Engine
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.effects import Bind
 from headgate.model.events import Observed, Outcome
 from headgate.model.keys import Key, Kind
-from headgate.model.node import Node
+from headgate.model.node import Node, PeerDemands, PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement

@@ -13,25 +13,21 @@ from collections.abc import Callable
 from msgspec import structs
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import GroupKey, Pod, PodShape
 from headgate.model.resources import Resources
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
-from headgate.preemption.budgets import Budgets
+from headgate.preemption.budgets import Budgets, Coverage
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.coverage import Coverage
 from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance, work_lost
-from headgate.preemption.search import Plan, Preemption, Preemptor
-from headgate.preemption.searching import Search
-from headgate.preemption.steps import solve
+from headgate.preemption.search import Plan, Preemption, Preemptor, Search
+from headgate.preemption.steps import group_domains, solve
 from headgate.preemption.units import Running, Standing
-from headgate.preemption.worlds import group_domains
 
 GIB = 1 << 30
 NOW = 100_000.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import itertools
+import random
 import time
 from typing import NamedTuple
 
@@ -27,13 +28,14 @@ from headgate.model.queues import (
     ResourceGroup,
     WithinQueue,
 )
-from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import PendingWorkload, pending_workload
 
 NAMESPACE = "default"
+REST = 0.05  # seconds between two steps on a busy API server
 
 
 class Class(NamedTuple):
@@ -77,10 +79,20 @@ class Run:
     """Events in order of time: a workload arrives, ends, or has left after its eviction."""
 
     def __init__(
-        self, cohorts: int, queues: int, classes: tuple[Class, ...], settings: QuotaSettings, period: float = 0.0
+        self,
+        cohorts: int,
+        queues: int,
+        classes: tuple[Class, ...],
+        settings: QuotaSettings,
+        period: float = 0.0,
+        write_time: float = 0.0,
     ) -> None:
-        """When quota is given back, workloads that wait are tried again after `period` seconds."""
-        self.period = period
+        """When quota is given back, workloads that wait are tried again after `period` seconds.
+
+        Each write takes effect after at most `write_time` seconds; then decisions are made every `REST` seconds.
+        """
+        self.period, self.write_time = period, write_time
+        self.random = random.Random(1)
         self.waking: set[str] = set()  # cohorts whose workloads will be tried again
         made = [queue(cohort, index) for cohort in range(cohorts) for index in range(queues)]
         self.ledger = Ledger(made)
@@ -105,18 +117,20 @@ class Run:
     def arrive(self, one: PendingWorkload, kind: Class) -> None:
         self.runtimes[one.key] = kind.runtime
         self.pending_by_uid[one.workload.uid] = one
-        self.at(one.workload.created, "arrives", one, 0)
+        self.written(one.workload.created, "arrives", one, 0)
 
     def at(self, when: float, what: str, one: PendingWorkload, attempt: int) -> None:
         heapq.heappush(self.events, (when, next(self.sequence), what, one, attempt))
 
+    def written(self, when: float, what: str, one: PendingWorkload, attempt: int) -> None:
+        """It happens when a write that is sent at this time takes effect."""
+        self.at(when + self.random.uniform(0.0, self.write_time), what, one, attempt)
+
     def go(self) -> float:
         began = time.process_time()
         while self.events:
-            now, _, what, one, attempt = heapq.heappop(self.events)
-            self.now = now
-            self.happens(now, what, one, attempt)
-            while self.events and self.events[0][0] == now:
+            now = self.now = self.events[0][0] + (REST if self.write_time else 0.0)
+            while self.events and self.events[0][0] <= now:
                 _, _, what, one, attempt = heapq.heappop(self.events)
                 self.happens(now, what, one, attempt)
             self.decide(now)
@@ -157,14 +171,15 @@ class Run:
         self.admitted += 1
         attempt = self.attempts[one.key] = self.attempts.get(one.key, 0) + 1
         self.waits[one.priority].append(now - one.workload.created)
-        self.at(now + self.runtimes[one.key], "ends", one, attempt)
+        starts = now + self.random.uniform(0.0, self.write_time)
+        self.written(starts + self.runtimes[one.key], "ends", one, attempt)
 
     def stop(self, outcome: Preempting, now: float) -> None:
         for victim in outcome.victims:
             if not victim.reservation.evicted:
                 self.evicted += 1
                 one = self.pending_by_uid[victim.reservation.uid]
-                self.at(now + 0.001, "has left", one, self.attempts[one.key])
+                self.written(now + 0.001, "has left", one, self.attempts[one.key])
 
 
 def cohort_of(one: PendingWorkload) -> str:
@@ -181,9 +196,15 @@ def main() -> None:
         default=0.0,
         help="seconds after which waiting workloads are tried again when quota is given back: Kueue's are 1",
     )
+    parser.add_argument(
+        "--write-time",
+        type=float,
+        default=0.0,
+        help="seconds until a write takes effect, at most: on a busy API server about 1",
+    )
     arguments = parser.parse_args()
     settings = QuotaSettings(fair=DEFAULT_FAIR if arguments.fair else ())
-    run = Run(*SHAPES[arguments.shape], settings, arguments.requeue_period)
+    run = Run(*SHAPES[arguments.shape], settings, arguments.requeue_period, arguments.write_time)
     seconds = run.go()
     rate = run.admitted / seconds
     print(f"{run.admitted} admissions, {run.evicted} evictions, {seconds:.2f} s of cpu time: {rate:.0f} admissions/s")

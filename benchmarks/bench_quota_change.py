@@ -28,8 +28,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
 from headgate.model.objects import Namespace, Object
 from headgate.model.queues import LocalQueue, QueuedWorkload, QueuedWorkloadStatus, ResourceFlavor
-from headgate.model.quota_settings import QuotaSettings
-from headgate.model.settings import Role, Settings
+from headgate.model.settings import QuotaSettings, Role, Settings
 from headgate.quota.pending_workload import PendingWorkload
 
 GOAL = 0.020  # seconds

@@ -7,12 +7,10 @@ from typing import Any
 
 import msgspec
 
-from headgate.model.affinity import Toleration
-from headgate.model.groups import Gang, GroupKey, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
-from headgate.model.node import Node, Taint
+from headgate.model.node import Node, Taint, Toleration
 from headgate.model.objects import PriorityClass
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Gang, GroupKey, Pod, PodGroup, PodShape, PreemptionMode, Workload
 from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
 from headgate.model.resources import Resources
 

@@ -26,8 +26,7 @@ from headgate.model.events import (
 )
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MULTIKUEUE, MULTIKUEUE_ORIGIN
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
-from headgate.model.settings import MultiKueueSettings, Role, Settings
+from headgate.model.settings import FRAMEWORKS, MultiKueueSettings, QuotaSettings, Role, Settings
 from headgate.simulator.clients import perform
 from headgate.simulator.observing import Feed
 

@@ -18,8 +18,7 @@ from headgate.engine.quota.plane import QuotaPlane
 from headgate.model.effects import Create, EmitEvent, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Kind
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import FRAMEWORKS, QuotaSettings, Settings
 from headgate.simulator.clients import perform
 from headgate.simulator.observing import Feed
 

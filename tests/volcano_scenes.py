@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from steps import Steps
 
 from headgate.model.effects import PatchSpec, PatchStatus, PodCondition
-from headgate.model.groups import Gang, GroupKey, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import Pod
+from headgate.model.pod import Gang, GroupKey, Pod, PodGroup, PreemptionMode, Workload
 from headgate.model.resources import Resources
 from headgate.model.volcano import QUEUE_GATE, RESERVED_AT, VolcanoGroup, VolcanoQueue
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.model.affinity import NodeTerm
+from headgate.api.wire import InvalidObject
 from headgate.model.claims import (
     AttachLimits,
     Attachment,
@@ -17,7 +16,8 @@ from headgate.model.claims import (
     VolumeClaim,
 )
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import ReplicaOwner, Replicas, Service, StatefulSet
+from headgate.model.node import NodeTerm
+from headgate.model.objects import ReplicaOwner, Replicas, Service, StatefulSet
 from headgate.model.selectors import Operator, Requirement
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b", "a"]}]}

@@ -8,10 +8,9 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.decode import Identity, MalformedAnswer, decode, decode_list, decode_watch, identity
-from headgate.api.errors import InvalidObject
-from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.node import Node, Taint, TaintEffect
+from headgate.model.node import Node, NodeTerm, PreferredTerm, Taint, TaintEffect, Toleration
 from headgate.model.objects import DisruptionBudget, Job, Namespace, PriorityClass
 from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
 from headgate.model.resources import Resources

@@ -6,10 +6,10 @@ import pytest
 from builders import amounts
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind
-from headgate.model.limits import Bounds, LimitRange, RuntimeClass
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.model.objects import Bounds, LimitRange, RuntimeClass
+from headgate.model.resources import ContainerNeeds, TemplateNeeds
 
 META = {"name": "a", "namespace": "d", "uid": "u", "resourceVersion": "7"}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind
 
 META = {"name": "a", "namespace": "d"}

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.model.groups import GroupKey
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 
 OURS = {"scheduling.headgate.dev/workload": "w", "scheduling.headgate.dev/pod-group": "workers"}
 REPLICA = {"scheduling.headgate.dev/pod-group-replica-key": "3"}

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread, WeightedTerm
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Kind
+from headgate.model.node import HostPort, PeerDemands, PodTerm, Spread, WeightedTerm
 from headgate.model.selectors import Operator, Requirement
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -6,9 +6,9 @@ import pytest
 from builders import amounts
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
+from headgate.api.wire import InvalidObject
 from headgate.model.effects import ClusterQueueDebt, PatchStatus
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import FlavorDebt

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Kind
 from headgate.model.queues import QueuedWorkload
 

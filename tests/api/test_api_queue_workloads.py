@@ -9,11 +9,9 @@ import pytest
 from builders import MIB, amounts, changed, kueue_workload
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind, Target
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.api.wire import InvalidObject
+from headgate.model.keys import Condition, Key, Kind, Target
+from headgate.model.node import NodeTerm, PreferredTerm, Toleration
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,
@@ -28,7 +26,7 @@ from headgate.model.queues import (
     QueuedWorkload,
     RequeueState,
 )
-from headgate.model.resources import Resources
+from headgate.model.resources import ContainerNeeds, Resources, TemplateNeeds
 from headgate.model.selectors import Operator, Requirement
 
 NOW, NEW_YEAR = "2026-01-01T00:00:00Z", 1767225600.0

@@ -18,7 +18,6 @@ from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import object_path
 from headgate.api.requests import MERGE_PATCH, calls_for
 from headgate.apiserver import ApiServer, Request
-from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,
     AdmissionCheckStatus,
@@ -33,7 +32,7 @@ from headgate.model.effects import (
     QueuePriority,
     Write,
 )
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.queues import (
     Admission,
     CheckState,

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.model.affinity import Toleration
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind, Target
-from headgate.model.node import Taint, TaintEffect
+from headgate.api.wire import InvalidObject
+from headgate.model.keys import Condition, Key, Kind, Target
+from headgate.model.node import Taint, TaintEffect, Toleration
 from headgate.model.objects import Object
 from headgate.model.queues import (
     AdmissionCheck,

@@ -8,7 +8,6 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.requests import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call, calls_for
-from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Bind,
     Create,
@@ -28,7 +27,7 @@ from headgate.model.effects import (
     Unschedulability,
     WorkloadStatus,
 )
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.pod import Phase
 
 POD = Target(Key(Kind.POD, "d", "a"), "u")

@@ -8,8 +8,8 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.api.jobs import pod_from_template
+from headgate.api.owners import pod_from_template
+from headgate.api.wire import InvalidObject
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Job
 

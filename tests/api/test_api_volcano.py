@@ -7,10 +7,9 @@ from builders import amounts
 
 from headgate.api.decode import InvalidObject, decode
 from headgate.api.requests import calls_for
-from headgate.model.conditions import Condition
 from headgate.model.effects import PatchSpec, PatchStatus, PodGroupStatus, QueueReservation, VolcanoQueueStatus
-from headgate.model.groups import Gang, PreemptionMode
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
+from headgate.model.pod import Gang, PreemptionMode
 from headgate.model.resources import Resources
 from headgate.model.volcano import DequeueStrategy, PodGroupPhase, QueueCounts, QueueState, VolcanoQueue
 

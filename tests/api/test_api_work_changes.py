@@ -6,9 +6,8 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
 from headgate.api.requests import calls_for
-from headgate.model.affinity import Toleration
+from headgate.api.wire import InvalidObject
 from headgate.model.effects import (
     Directives,
     JobRestore,
@@ -20,10 +19,9 @@ from headgate.model.effects import (
     WorkloadRewrite,
 )
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
-from headgate.model.node import TaintEffect
+from headgate.model.node import TaintEffect, Toleration
 from headgate.model.pod import HeldPod, PodShape, PodTemplate
-from headgate.model.resources import Resources
+from headgate.model.resources import ContainerNeeds, Resources, TemplateNeeds
 
 JOB = Target(Key(Kind.JOB, "d", "j"), "u", "7")
 POD = Target(Key(Kind.POD, "d", "p"), "u")

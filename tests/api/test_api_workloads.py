@@ -8,10 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
-from headgate.model.conditions import Condition
-from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
-from headgate.model.keys import Key, Kind
+from headgate.api.wire import InvalidObject
+from headgate.model.keys import Condition, Key, Kind
+from headgate.model.pod import Gang, PodGroup, PreemptionMode, Workload
 
 NOW, NEW_YEAR = "2026-01-01T00:00:00Z", 1767225600.0
 META = {"name": "w", "namespace": "d", "uid": "u", "resourceVersion": "7", "creationTimestamp": NOW}

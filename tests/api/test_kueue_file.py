@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from headgate.api.configuration import FEATURE_GATES, InvalidConfiguration, settings_from
-from headgate.api.kueue_file import ALIASES, BUILT, FIELDS, NOT_BUILT, WITHOUT_EFFECT, Fate
-from headgate.model.quota_settings import DEFAULT_FAIR, PodsReady, QuotaRelease
-from headgate.model.settings import Settings
+from headgate.api.kueue_configuration import ALIASES, BUILT, FIELDS, NOT_BUILT, WITHOUT_EFFECT, Fate
+from headgate.model.settings import DEFAULT_FAIR, PodsReady, QuotaRelease, Settings
 
 QUEUES = Path(__file__).parents[2] / "docs" / "queues.md"
 V1BETA1, V1BETA2 = "config.kueue.x-k8s.io/v1beta1", "config.kueue.x-k8s.io/v1beta2"

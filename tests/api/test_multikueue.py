@@ -8,9 +8,8 @@ import pytest
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.decode import InvalidObject, decode
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
-from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
+from headgate.model.keys import Condition, Key, Kind
+from headgate.model.queues import MultiKueueCluster, MultiKueueConfig
 from headgate.model.settings import INCREMENTAL, MultiKueueSettings
 
 METADATA = {"name": "worker1", "uid": "u", "resourceVersion": "7", "generation": 3}

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
-from headgate.model.quota_settings import (
+from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
+from headgate.model.settings import (
     FairStrategy,
     PodsReady,
     QuotaMetrics,
@@ -18,8 +20,6 @@ from headgate.model.quota_settings import (
     Transformation,
     UsageSharing,
 )
-from headgate.model.resources import Resources
-from headgate.model.selectors import Operator, Requirement
 
 GATES = {"preemption_gates": True}
 FINAL, INITIAL = FairStrategy.FINAL_SHARE, FairStrategy.INITIAL_SHARE

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 OFF = {"featureGates": {"PodIntegrationFastQuotaRelease": False}}
 

@@ -10,9 +10,8 @@ from apiserver_client import CONFIG_MAPS, PODS, config_map, refused
 
 from headgate.apiserver import ApiError, ApiServer, AuthorizationMode, Json, Request, Response
 from headgate.apiserver.authorization import AccessAttributes, attributes_of
-from headgate.apiserver.messages import UserDetails
+from headgate.apiserver.messages import ClientIdentity, UserDetails, impersonated_groups
 from headgate.apiserver.storage import SavedChange, SavedRevision, SavedState
-from headgate.apiserver.users import ClientIdentity, impersonated_groups
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = f"/apis/{GROUP}/v1/namespaces/default/roles", f"/apis/{GROUP}/v1/namespaces/default/rolebindings"

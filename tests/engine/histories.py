@@ -15,7 +15,6 @@ from builders import gang, node, pod, priority_class, shape, workload
 from msgspec.structs import asdict, replace
 
 from headgate.engine.loop import Engine
-from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread
 from headgate.model.effects import (
     Bind,
     Effect,
@@ -30,11 +29,10 @@ from headgate.model.effects import (
 )
 from headgate.model.effects import WorkloadStatus as Status
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
-from headgate.model.groups import GroupKey, PodGroup, Workload
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import HostPort, PeerDemands, PodTerm, Spread, Taint, TaintEffect
 from headgate.model.objects import DisruptionBudget, Namespace, Object
-from headgate.model.pod import Phase, Pod, ScheduledCondition, eviction_mark
+from headgate.model.pod import GroupKey, Phase, Pod, PodGroup, ScheduledCondition, Workload, eviction_mark
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier

@@ -7,16 +7,15 @@ from random import Random
 from builders import amounts, kueue_workload, node, node_key, pod, shape
 from msgspec import structs
 
+from headgate.engine.integrations.debt import QuotaTrees
 from headgate.engine.integrations.hold_plan import HoldCandidate, HoldPlan, TerminatingPod
 from headgate.engine.integrations.node_capacity import NodeCapacity
 from headgate.engine.integrations.plane import IntegrationsPlane
-from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.engine.journal import Journal
 from headgate.lifecycle.workload.conditions import ConditionUpdate, edited, with_status
-from headgate.model.conditions import Condition
 from headgate.model.effects import Delete, EmitEvent, PatchSpec, PatchStatus, PodStart, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, CLUSTER_QUEUE_NAME, FLAVORS, MANAGED, QUEUE_NAME, workload_name
 from headgate.model.pod import HeldPod, Phase
 from headgate.model.queues import (
@@ -27,8 +26,7 @@ from headgate.model.queues import (
     QueuedWorkloadStatus,
     ResourceFlavor,
 )
-from headgate.model.quota_settings import QuotaSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import QuotaSettings, Settings
 
 LAWS = {}
 """Every law by its name."""

@@ -26,7 +26,7 @@ from headgate.model.queues import (
     ResourceFlavor,
     WithinQueue,
 )
-from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
+from headgate.model.settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
 from headgate.quota.allocations import MOST_EVICTIONS
 from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, assign
 from headgate.quota.ledger import Ledger

@@ -7,7 +7,6 @@ from msgspec import structs
 
 from headgate.engine.journal import Journal
 from headgate.engine.quota.plane import QuotaPlane
-from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,
     ClusterQueueStatus,
@@ -23,7 +22,7 @@ from headgate.model.effects import (
     WakeAt,
 )
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.objects import Namespace
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
@@ -40,9 +39,8 @@ from headgate.model.queues import (
     ResourceGroup,
     WorkloadPriorityClass,
 )
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
-from headgate.model.settings import Settings
+from headgate.model.settings import QuotaSettings, Settings
 
 PLAIN = QuotaSettings()
 

@@ -8,7 +8,7 @@ from headgate.engine.in_flight import WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler.bind import BindStage
 from headgate.engine.scheduler.capacity import CapacityStages
-from headgate.engine.scheduler.metrics import SchedulerMetrics
+from headgate.engine.scheduler.events import SchedulerMetrics
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.effects import Bind, RemoveGate
 from headgate.model.events import WriteError

@@ -8,8 +8,7 @@ from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, EmitEvent, PatchStatus
 from headgate.model.events import Observed, Outcome, TimerFired
-from headgate.model.groups import PodGroup
-from headgate.model.pod import ScheduledCondition
+from headgate.model.pod import PodGroup, ScheduledCondition
 from headgate.model.settings import Profile, Settings
 
 BY_SERVER = ScheduledCondition("False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")

@@ -13,11 +13,9 @@ from headgate.engine.explain.state import state_before_quota
 from headgate.engine.explain.what_if import MOST_BEFORE
 from headgate.engine.explain.workload import explain
 from headgate.lifecycle.workload.queue_snapshot import inadmissible_reason
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
-from headgate.model.limits import Bounds, LimitRange
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.node import Taint, TaintEffect
+from headgate.model.objects import Bounds, LimitRange
 from headgate.model.queues import (
     Admission,
     CheckState,
@@ -34,9 +32,9 @@ from headgate.model.queues import (
     StopPolicy,
     WithinQueue,
 )
-from headgate.model.quota_settings import QuotaSettings, UsageSharing
-from headgate.model.resources import Resources
+from headgate.model.resources import ContainerNeeds, Resources, TemplateNeeds
 from headgate.model.selectors import Operator, Requirement
+from headgate.model.settings import QuotaSettings, UsageSharing
 from headgate.quota import messages
 
 NOW = 1000.0

@@ -9,8 +9,8 @@ from test_preempting import evictions, gone, nominations, preempted, recorded
 
 from headgate.model.effects import PatchStatus, PodCondition
 from headgate.model.events import Observed
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
+from headgate.model.pod import GroupKey
 
 TRAIN = workload("train", gang(2), priority_class="high")
 PAIR = member("w0"), member("w1")

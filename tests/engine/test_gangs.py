@@ -7,8 +7,8 @@ from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import Gone, Observed, Outcome, WriteError
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
+from headgate.model.pod import GroupKey, Workload
 from headgate.model.settings import Profile, Settings
 
 

@@ -3,9 +3,9 @@
 import pytest
 from builders import bound, node, pod, shape
 
+from headgate.engine.integrations.debt import QuotaTrees
 from headgate.engine.integrations.hold_plan import HoldCandidate, HoldPlan, TerminatingPod
 from headgate.engine.integrations.node_capacity import NodeCapacity
-from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS
 from headgate.model.queues import ClusterQueue, Cohort

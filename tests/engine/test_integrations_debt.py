@@ -3,7 +3,7 @@
 import pytest
 from integration_scenes import JOBS, KUEUE, NODES, PODS, Integrations, cluster_queue, flavor, job, member, node, pod
 
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}
 DEBT = {"cluster_queue": "cq", "flavor": "default", "resource": "cpu"}

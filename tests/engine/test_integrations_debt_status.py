@@ -6,10 +6,10 @@ import pytest
 from integration_scenes import CLUSTER_QUEUES, KUEUE, PODS, Integrations, cluster_queue, flavor, pod
 from test_integrations_room import NODES, node
 
-from headgate.engine.integrations.debt_statuses import PACE, UNSEEN_AFTER
+from headgate.engine.integrations.debt import PACE, UNSEEN_AFTER
 from headgate.model.effects import ClusterQueueDebt, EmitEvent, PatchStatus
 from headgate.model.events import WriteError
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -3,7 +3,7 @@
 import pytest
 from integration_scenes import GATE, GROUP, MANAGED, PODS, QUEUE, WORKLOADS, Integrations, member, pod
 
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 FAST, SERVING = "kueue.x-k8s.io/pod-group-fast-admission", "kueue.x-k8s.io/pod-group-serving"
 RETRIABLE = "kueue.x-k8s.io/retriable-in-group"

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from integration_scenes import CLASSES, JOBS, KUEUE, WORKLOAD_CLASSES, WORKLOADS, Integrations, flavor, job
 
-from headgate.model.quota_settings import QuotaRelease, Retention
+from headgate.model.settings import QuotaRelease, Retention
 
 MIN, FOLLOW = "kueue.x-k8s.io/job-min-parallelism", "kueue.x-k8s.io/job-completions-equal-parallelism"
 STOPPING = "kueue.x-k8s.io/stopping"

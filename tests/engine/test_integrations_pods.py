@@ -6,7 +6,7 @@ import pytest
 from integration_scenes import GATE, KUEUE, MANAGED, PODS, WORKLOADS, Integrations, flavor, pod
 
 from headgate.model.effects import Delete, PatchStatus, PodCondition
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 HELD = {"terminationGracePeriodSeconds": 60}
 

@@ -22,7 +22,7 @@ from integration_scenes import (
 
 from headgate.model.effects import EmitEvent
 from headgate.model.events import WriteError
-from headgate.model.quota_settings import PodsReady, QuotaRelease
+from headgate.model.settings import PodsReady, QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}
 URGENT = {"kueue.x-k8s.io/priority-class": "urgent"}

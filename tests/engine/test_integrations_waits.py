@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from integration_scenes import GATE, JOBS, PODS, WORKLOADS, Integrations, job, member, pod
 
-from headgate.engine.distributions import Distribution
+from headgate.engine.metrics import Distribution
 from headgate.model.effects import Create
 from headgate.model.events import WriteError
 

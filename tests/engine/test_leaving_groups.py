@@ -8,8 +8,7 @@ from test_preempting import evictions, gone, marks, nominations, preempted, reco
 
 from headgate.model.effects import Bind, PatchStatus, PodCondition
 from headgate.model.events import Observed, Outcome, WriteError
-from headgate.model.groups import GroupKey
-from headgate.model.pod import EvictionMark, eviction_mark
+from headgate.model.pod import EvictionMark, GroupKey, eviction_mark
 
 TRAIN, SERVE = workload("train", gang(2)), workload("serve", gang(2))
 TWO = node("n", cpu=100), node("m", cpu=100)

@@ -6,13 +6,12 @@ from msgspec.structs import replace
 from steps import Steps
 from test_preempting import evictions, gone, nominations, preempted, recorded
 
-from headgate.model.affinity import PeerDemands, PodTerm
 from headgate.model.effects import PatchStatus, PodCondition
 from headgate.model.events import Observed, Outcome, WriteError
-from headgate.model.groups import GroupKey, PodGroup
 from headgate.model.keys import Key, Kind
+from headgate.model.node import PeerDemands, PodTerm
 from headgate.model.objects import DisruptionBudget, Namespace
-from headgate.model.pod import PodShape, ScheduledCondition
+from headgate.model.pod import GroupKey, PodGroup, PodShape, ScheduledCondition
 from headgate.model.selectors import Operator, Requirement
 
 FULL = node("n", cpu=100)

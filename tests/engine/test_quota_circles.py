@@ -17,7 +17,7 @@ from headgate.model.queues import (
     Reclaim,
     WithinQueue,
 )
-from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
+from headgate.model.settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
 
 BOTH_WAYS = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY, reclaim=Reclaim.ANY)
 LOW, MID, HIGH = 10, 100, 1000

@@ -20,8 +20,8 @@ from headgate.model.queues import (
     ResourceGroup,
     WithinQueue,
 )
-from headgate.model.quota_settings import QuotaSettings, UsageSharing
 from headgate.model.resources import Resources
+from headgate.model.settings import QuotaSettings, UsageSharing
 
 CORE, GPU = 10**9, "example.com/gpu"
 HALVING = UsageSharing(half_life=100.0, interval=100.0)  # what is in use for one interval counts half

@@ -9,8 +9,8 @@ from msgspec import structs
 from quota_steps import QuotaSteps, check, cohort, local, queue, quota, work
 
 from headgate.model.queues import Quota, RequiredCheck, StopPolicy
-from headgate.model.quota_settings import DEFAULT_FAIR, QuotaMetrics, QuotaSettings
 from headgate.model.selectors import Operator, Requirement
+from headgate.model.settings import DEFAULT_FAIR, QuotaMetrics, QuotaSettings
 
 RESOURCES = QuotaSettings(metrics=QuotaMetrics(cluster_queue_resources=True))
 CHECKED = queue(checks=(RequiredCheck("c"),))

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, check, local, queue, quota, work
 
-from headgate.engine.distributions import Distribution, Distributions, Histogram
+from headgate.engine.metrics import Distribution, Distributions, Histogram
 from headgate.engine.quota.metrics import BOUNDS, AdmissionMetrics
 from headgate.model.queues import (
     CheckState,

@@ -10,10 +10,10 @@ from quota_steps import PLAIN, check, flavor, local, namespace, queue, work
 from headgate.engine.quota import object_cache
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.model.keys import Key, Kind
-from headgate.model.limits import Bounds, LimitRange, RuntimeClass
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.model.objects import Bounds, LimitRange, RuntimeClass
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, RequiredCheck, StopPolicy
+from headgate.model.resources import ContainerNeeds, TemplateNeeds
 from headgate.model.selectors import Operator, Requirement
 
 FOR_TEAMS = (Requirement("team", Operator.EXISTS),)

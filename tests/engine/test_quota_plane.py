@@ -17,8 +17,8 @@ from quota_steps import (
     work,
 )
 
-from headgate.model.conditions import Condition
 from headgate.model.events import Gone, Observed
+from headgate.model.keys import Condition
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.queues import (
     PriorityClassRef,
@@ -27,9 +27,9 @@ from headgate.model.queues import (
     RequiredCheck,
     StopPolicy,
 )
-from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement
+from headgate.model.settings import QuotaSettings, Transformation
 
 
 def test_a_workload_that_fits_is_admitted_with_one_write():

@@ -8,9 +8,9 @@ from msgspec.structs import asdict, replace
 from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
 
 from headgate.lifecycle.workload.eviction import released
-from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus
 from headgate.model.events import Observed, Outcome, WriteError
+from headgate.model.keys import Condition
 from headgate.model.queues import QueuedWorkloadStatus, QueuePreemption, Reclaim, WithinQueue
 
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY, reclaim=Reclaim.ANY)

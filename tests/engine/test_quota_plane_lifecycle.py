@@ -8,7 +8,7 @@ from headgate.lifecycle.workload.eviction import released
 from headgate.model.effects import Delete
 from headgate.model.events import TimerFired
 from headgate.model.queues import CheckState, CheckStatus, RequeueState, RequiredCheck, StopPolicy
-from headgate.model.quota_settings import PodsReady, QuotaSettings, Retention
+from headgate.model.settings import PodsReady, QuotaSettings, Retention
 
 CHECKED = queue(cpu=1, checks=(RequiredCheck("x"), RequiredCheck("y")))
 

@@ -6,10 +6,10 @@ from msgspec import structs
 from quota_steps import QuotaSteps, local, namespace, queue, work
 
 from headgate.model.keys import Key, Kind
-from headgate.model.limits import Bounds, LimitRange, RuntimeClass
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.model.objects import Bounds, LimitRange, RuntimeClass
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, QueueingStrategy
+from headgate.model.resources import ContainerNeeds, TemplateNeeds
 
 TOO_MUCH = (
     "resources didn't satisfy LimitRange constraints: spec.podSets[0].template.spec.containers[0]: "

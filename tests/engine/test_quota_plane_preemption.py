@@ -5,8 +5,8 @@ from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, cohort, local, pods, queue, work
 
 from headgate.lifecycle.workload.eviction import released
-from headgate.model.queues import GateStatus, QueuePreemption, Reclaim, WithinQueue
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.queues import BorrowWithinCohort, GateStatus, QueuePreemption, Reclaim, WithinQueue
+from headgate.model.settings import QuotaSettings
 
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY)
 ANY = QueuePreemption(reclaim=Reclaim.ANY)
@@ -165,15 +165,6 @@ def test_a_preemption_is_told_to_the_victim_and_to_the_preemptor():
     )
 
 
-def test_a_promise_nobody_knows_of_yet_is_taken_back_without_a_word():
-    queues = queue("cq", 2, "team", preemption=ANY), queue("other", 1, "team"), local("lq2", "other")
-    own = work("own1"), work("own2", created=1.0)
-    steps = QuotaSteps(*queues, *own, work("borrows", cpu=2, queue="lq2"))
-    assert steps.admitted == ["own1", "own2"]
-    assert steps.reason("borrows", "Evicted") is None
-    assert steps["borrows"].status.evictions == ()
-
-
 def test_quota_is_not_given_away_before_its_return_is_seen():
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"))
     steps.held = True
@@ -184,8 +175,8 @@ def test_quota_is_not_given_away_before_its_return_is_seen():
     assert steps.admitted == ["high"]
 
 
-def test_what_was_promised_and_taken_back_in_one_step_was_never_told_and_gets_its_turn_again():
-    """The first of each queue go first: so the guest gets what the second of the owners takes back a moment later."""
+def test_a_guest_waits_until_the_owners_in_line_have_theirs():
+    """The first of each queue go first: it would get what the second of the owners takes back a moment later."""
     steps = QuotaSteps(
         queue("cq", cpu=2, cohort="all", preemption=ANY),
         queue("poor", cpu=0, cohort="all"),
@@ -195,7 +186,31 @@ def test_what_was_promised_and_taken_back_in_one_step_was_never_told_and_gets_it
         work("second"),
     )
     assert steps.admitted == ["first", "second"]
-    assert steps.decisions("guest")[:2] == ["admit", "preempt"]
-    assert steps.condition("guest", "Evicted") is None
+    assert set(steps.decisions("guest")) == {"wait"}
     steps.finish("first")
     assert "guest" in steps.admitted
+
+
+def test_what_was_promised_and_taken_back_in_one_step_was_never_told_and_gets_its_turn_again():
+    """The urgent one leaves too little for the large one; what a small one gets of that goes to the large one after
+    all, which preempts an older workload as well."""
+    names = ("urgent", "large", "small")
+    borrows = QueuePreemption(reclaim=Reclaim.ANY, borrow=BorrowWithinCohort.LOWER_PRIORITY)
+    steps = QuotaSteps(
+        queue("cq", cpu=7, cohort="all"),
+        *(queue(name, cpu=0, cohort="all", preemption=borrows) for name in names),
+        *(local(name, of=name) for name in names),
+        work("old", queue="small"),
+    )
+    assert steps.admitted == ["old"]
+    steps.see(
+        work("small", cpu=2, queue="small"),
+        work("large", cpu=4, priority=5, queue="large"),
+        work("urgent", cpu=3, priority=9, queue="urgent"),
+    )
+    assert steps.admitted == ["large", "urgent"]
+    assert steps.decisions("small")[:2] == ["admit", "preempt"]
+    assert steps.condition("small", "Evicted") is None
+    assert steps["small"].status.evictions == ()
+    steps.finish("large")
+    assert "small" in steps.admitted

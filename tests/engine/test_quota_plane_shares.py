@@ -5,7 +5,7 @@ from quota_steps import QuotaSteps, cohort, local, queue, quota, work
 
 from headgate.model.effects import PatchStatus
 from headgate.model.keys import Key, Kind
-from headgate.model.quota_settings import FairStrategy, QuotaSettings
+from headgate.model.settings import FairStrategy, QuotaSettings
 
 FAIR = QuotaSettings(fair=tuple(FairStrategy))
 TEAM, ALL = Key(Kind.COHORT, "", "team"), Key(Kind.COHORT, "", "all")

@@ -5,9 +5,9 @@ from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, check, cohort, local, pods, queue, work
 
 from headgate.lifecycle.workload.eviction import released
-from headgate.model.conditions import Condition
 from headgate.model.effects import EventType
 from headgate.model.events import Outcome
+from headgate.model.keys import Condition
 from headgate.model.queues import (
     CheckState,
     CheckStatus,
@@ -20,7 +20,7 @@ from headgate.model.queues import (
     RequiredCheck,
     WithinQueue,
 )
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 GATES = QuotaSettings(preemption_gates=True)
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY)

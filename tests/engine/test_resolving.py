@@ -6,7 +6,6 @@ from builders import bound, node, pod, shape
 from steps import Steps
 
 from headgate.engine.scheduler.resolving import Resolver, Unresolved
-from headgate.model.affinity import NodeTerm, PeerDemands, Spread
 from headgate.model.claims import (
     AttachLimits,
     Attachment,
@@ -22,7 +21,8 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import PatchStatus
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import ReplicaOwner, Service
+from headgate.model.node import NodeTerm, PeerDemands, Spread
+from headgate.model.objects import ReplicaOwner, Service
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
 from headgate.placement.table import NodeTable

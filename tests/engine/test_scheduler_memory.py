@@ -7,8 +7,8 @@ from steps import Steps
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, Evict, PatchStatus
 from headgate.model.events import Gone, Observed, Outcome, WriteError
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
+from headgate.model.pod import GroupKey
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import MOST_STALE, PodQueue
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engine.explain.worker_answers import worker_answers
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.engine.explain.workload import worker_answers
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE, OPENED_GATE
-from headgate.model.multikueue import MultiKueueCluster
-from headgate.model.queues import GateStatus, PreemptionProposal, QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.queues import (
+    GateStatus,
+    MultiKueueCluster,
+    PreemptionProposal,
+    QueuedWorkload,
+    QueuedWorkloadStatus,
+)
 
 NOW = 1000.0
 KEY = Key(Kind.KUEUE_WORKLOAD, "team", "it")

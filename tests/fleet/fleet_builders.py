@@ -3,8 +3,7 @@
 from builders import kueue_workload
 
 from headgate.fleet.replicas import Replica
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE
 from headgate.model.pod import PodShape
 from headgate.model.queues import GateStatus, PodSet, PreemptionProposal

@@ -5,7 +5,7 @@ from builders import pod
 from msgspec import Raw
 from msgspec.structs import replace
 
-from headgate.fleet.mirror import job_status, pod_status
+from headgate.fleet.clones import job_status, pod_status
 from headgate.model.effects import JobProgress, PodRun
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job, JobIndexes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.fleet.nomination import MOST_CLUSTERS, ROUND_SECONDS, Nominated, Workers, nominate
+from headgate.fleet.replicas import MOST_CLUSTERS, ROUND_SECONDS, Nominated, Workers, nominate
 from headgate.model.settings import INCREMENTAL, MultiKueueSettings
 
 AT_ONCE = MultiKueueSettings()

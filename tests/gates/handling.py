@@ -9,7 +9,7 @@ from headgate.model.admission import AdmissionResponse, HandlerResult, Json, Loo
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job, Namespace, Object, PriorityClass
 from headgate.model.queues import LocalQueue, WorkloadPriorityClass
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
+from headgate.model.settings import FRAMEWORKS, QuotaSettings
 
 QUEUE_NAME, PRIORITY_CLASS = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 

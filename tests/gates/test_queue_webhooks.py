@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer, Json, Request, Response
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import FRAMEWORKS, QuotaSettings, Settings
 from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 
 API = "/apis/kueue.x-k8s.io/v1beta2"

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from builders import kueue_workload
 
-from headgate.gates.kueue_workloads import (
+from headgate.gates.queues import (
     pod_set_change_errors,
     template_errors,
     workload_change_errors,
     workload_errors,
 )
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,

@@ -17,14 +17,12 @@ from handling import (
     workload_class,
 )
 
-from headgate.gates.pods import gated_if_managed
-from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
+from headgate.gates.pods import gated_if_managed, pods_wait, replicas_errors, stateful_set_errors
 from headgate.model.admission import AdmissionAllowed, AdmissionRequest, Json
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
-from headgate.model.owners import ReplicaOwner, StatefulSet
+from headgate.model.objects import ReplicaOwner, StatefulSet
 from headgate.model.pod import PodTemplate
-from headgate.model.resources import Resources
+from headgate.model.resources import ContainerNeeds, Resources, TemplateNeeds
 
 PREFIX = "kueue.x-k8s.io"
 PARENT, MANAGED = f"{PREFIX}/pod-suspending-parent", {f"{PREFIX}/managed": "true"}

@@ -21,11 +21,10 @@ from headgate.model.admission import (
     DeferredResponse,
     WebhookSettings,
 )
-from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Classes, PriorityClass
-from headgate.model.quota_settings import QuotaSettings
-from headgate.model.settings import Settings
+from headgate.model.pod import Workload
+from headgate.model.settings import QuotaSettings, Settings
 from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 
 WORKLOADS = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/default/workloads"

@@ -29,8 +29,7 @@ from headgate.model.events import (
     TimerFired,
 )
 from headgate.model.keys import Kind
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
-from headgate.model.settings import Role, Settings
+from headgate.model.settings import FRAMEWORKS, QuotaSettings, Role, Settings
 
 START = 1_767_225_600.0 + 3600
 TOGETHER = 5  # families that are there at a time

@@ -36,8 +36,7 @@ from headgate.model.events import (
 )
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
-from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
-from headgate.model.settings import Role, Settings
+from headgate.model.settings import FRAMEWORKS, QuotaSettings, Role, Settings
 
 KINDS = sorted(MAKERS)
 TENANTS = (Kind.POD, Kind.KUEUE_WORKLOAD, Kind.JOB)

@@ -23,8 +23,8 @@ from headgate.api.install_manifests import (
 )
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.apiserver.kinds import INITIAL_OBJECTS
+from headgate.apiserver.messages import ClientIdentity
 from headgate.apiserver.server import ApiServer
-from headgate.apiserver.users import ClientIdentity
 from headgate.live.api_front import ApiFront
 from headgate.live.http_server import HttpReply, HttpRequest
 

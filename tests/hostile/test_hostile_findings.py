@@ -20,7 +20,7 @@ from headgate.model.admission import (
     WebhookSettings,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.model.volcano import DequeueStrategy
 
 META = {"name": "a", "namespace": "d"}

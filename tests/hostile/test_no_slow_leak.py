@@ -8,12 +8,12 @@ from families import Life, grown, sizes
 
 import headgate
 from headgate.engine.journal import KEPT_RECEIPTS
-from headgate.placement.columns import KEPT_CHANGES
 from headgate.placement.domains import KEPT_KEYS
+from headgate.placement.filters import KEPT_DEMANDS
 from headgate.placement.neighbours import KEPT_QUESTIONS
 from headgate.placement.placer import KEPT_LOOKS, KEPT_SHAPES
 from headgate.placement.spreading import KEPT_GROUNDS
-from headgate.placement.verdicts import KEPT_DEMANDS
+from headgate.placement.table import KEPT_CHANGES
 
 FAMILIES = 40
 BOUNDED = {

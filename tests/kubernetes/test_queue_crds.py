@@ -17,9 +17,8 @@ from headgate.api.decode import decode
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.apiserver import ApiServer
-from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus
-from headgate.model.keys import Kind, Target
+from headgate.model.keys import Condition, Kind, Target
 from headgate.model.queues import (
     Admission,
     CheckState,
@@ -44,8 +43,7 @@ def served(cluster: Cluster) -> None:
     for file in sorted((files("headgate.api") / "crds").iterdir(), key=lambda found: found.name):
         if file.name.startswith("kueue-"):
             cluster.kubectl("apply", "--server-side", "--filename", "-", text=file.read_text("utf-8"))
-    names = [f"crd/{definition['metadata']['name']}" for definition in queue_definitions()]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+    cluster.wait_until_served(*(definition["metadata"]["name"] for definition in queue_definitions()))
 
 
 @pytest.fixture

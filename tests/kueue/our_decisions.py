@@ -21,10 +21,9 @@ from headgate.engine.quota.admission_cycle import (
     cycle,
     settle,
 )
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.queues import QueuedWorkload
-from headgate.model.quota_settings import FairStrategy, QuotaSettings
+from headgate.model.settings import FairStrategy, QuotaSettings
 from headgate.quota.flavors import Assignment
 from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.pending_queue import Unreserved

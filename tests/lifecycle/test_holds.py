@@ -4,7 +4,7 @@ import pytest
 from builders import bound, kueue_workload, pod, shape
 from msgspec import structs
 
-from headgate.lifecycle.terminating.holds import (
+from headgate.lifecycle.terminating import (
     Hold,
     hold_limit,
     message,
@@ -15,11 +15,10 @@ from headgate.lifecycle.terminating.holds import (
 )
 from headgate.lifecycle.workload.deadlines import execution_ends, ready_until
 from headgate.lifecycle.workload.eviction import released
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.queues import Admission, PodSet, PodSetAssignment
-from headgate.model.quota_settings import PodsReady, QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import PodsReady, QuotaSettings
 
 OWNER = Target(Key(Kind.JOB, "default", "j"), "uid-j")
 SETTINGS = QuotaSettings(max_hold=120.0, pods_ready=PodsReady(timeout=300.0))

@@ -5,9 +5,9 @@ from builders import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.lifecycle.terminating.activity import is_active, next_release
+from headgate.lifecycle.terminating import is_active, next_release
 from headgate.model.pod import Phase
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 FAST, GRACE, ON_TERMINAL = QuotaRelease.FAST, QuotaRelease.GRACE, QuotaRelease.ON_TERMINAL
 NOW, LENIENT = 1_000.0, 60

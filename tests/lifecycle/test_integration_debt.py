@@ -3,9 +3,8 @@
 import pytest
 from builders import kueue_workload, pod
 
-from headgate.lifecycle.terminating.debt import is_started, occupancy, taken_by
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.lifecycle.terminating import is_started, occupancy, taken_by
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, CLUSTER_QUEUE_NAME, FLAVORS, POD_SET
 from headgate.model.pod import Phase
 from headgate.model.queues import Admission, PodSet, PodSetAssignment

@@ -9,7 +9,7 @@ from headgate.lifecycle.jobframework.pod_group import members, newcomers, role_o
 from headgate.model.kueue_names import GROUP_TOTAL, MANAGED, ROLE_HASH
 from headgate.model.pod import HeldPod, Phase
 from headgate.model.queues import PodSet
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 FAST = QuotaRelease.FAST
 HELD, LET_GO = HeldPod(finalizers=(MANAGED,)), HeldPod()

@@ -5,13 +5,12 @@ from builders import changed, kueue_workload, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.lifecycle.jobframework.pod_set_info import CannotStart, merged_selector, pod_set_infos
-from headgate.lifecycle.terminating.debt import occupancy, taken_by
-from headgate.model.affinity import Toleration
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.lifecycle.jobframework.pod_writes import CannotStart, merged_selector, pod_set_infos
+from headgate.lifecycle.terminating import occupancy, taken_by
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, LONGEST, POD_SET, workload_name
 from headgate.model.names import dns_subdomain_errors
+from headgate.model.node import Toleration
 from headgate.model.pod import Phase, PodShape
 from headgate.model.queues import (
     Admission,

@@ -20,8 +20,7 @@ from headgate.lifecycle.workload.eviction import (
 )
 from headgate.lifecycle.workload.next_step import next_step
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     GATE_SIGNALS,
@@ -40,8 +39,8 @@ from headgate.model.queues import (
     RequiredCheck,
     ResourceGroup,
 )
-from headgate.model.quota_settings import PodsReady, QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import PodsReady, QuotaSettings
 
 CPU = Resources.of({"cpu": 1000})
 GIVEN = Admission("cq", (PodSetAssignment("main", (("cpu", "default"),), CPU, 1),))

@@ -13,16 +13,20 @@ from headgate.api.requests import Call
 from headgate.live.access import is_loopback
 from headgate.live.certificates import InvalidCertificate, ServerTls, load_certificate
 from headgate.live.connection import HttpResponse, NeverSent
-from headgate.live.health import LIMITS, Readiness, page_handler, probes, reports
-from headgate.live.http_server import HttpReply, HttpRequest, Listen, http_server
-from headgate.live.logs import Outages
-from headgate.live.page_access import (
+from headgate.live.health import (
+    LIMITS,
     MOST_REMEMBERED,
     REMEMBERED_SECONDS,
     REVIEWS_PER_PEER,
+    Readiness,
     ReviewedAccess,
     certified_user,
+    page_handler,
+    probes,
+    reports,
 )
+from headgate.live.http_server import HttpReply, HttpRequest, Listen, http_server
+from headgate.live.logs import Outages
 
 USERS = {"t-1": "prometheus", "t-2": "tenant"}
 

@@ -18,7 +18,7 @@ from headgate.live.health import LIMITS, Readiness, everybody, page_handler
 from headgate.live.http_server import CannotListen, Listen, http_server
 from headgate.live.logs import Log, LogLevel, json_line, text_line
 from headgate.live.metrics import Metrics, seconds_of_attempts
-from headgate.live.plugin_timing import Stopwatch
+from headgate.live.plugin_calls import Stopwatch
 from headgate.model.effects import Bind
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind, Target

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from builders import node, pod, shape
 
-from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, unwatched
+from headgate.engine.metrics import FILTER, POST_FILTER, SCORE, unwatched
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.live.plugin_timing import ONE_IN, Stopwatch
-from headgate.model.affinity import HostPort
+from headgate.live.plugin_calls import ONE_IN, Stopwatch
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import HostPort
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
+from headgate.placement.packing import is_plain
 from headgate.placement.placer import Placer
-from headgate.placement.plain import is_plain
 from headgate.placement.table import NodeTable
 from headgate.preemption.plain import allowed_beside
 from headgate.preemption.search import NoPlan

@@ -13,7 +13,7 @@ from tiny_cluster import tiny_cluster
 from headgate.live import performer, webhooks
 from headgate.live.http_server import HttpRequest, Listen
 from headgate.model.admission import WebhookSettings
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.placement.filters import NodeResourcesFit
 
 

@@ -27,12 +27,12 @@ from test_live_pages import ask
 from headgate.api.configuration import settings_from
 from headgate.api.install_manifests import queue_definitions
 from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
-from headgate.engine.integrations import metrics as integrations_metrics
+from headgate.engine.integrations import plane
 from headgate.engine.loop import Engine
 from headgate.engine.quota.metrics import BOUNDS
 from headgate.live.health import Readiness
 from headgate.live.metrics import ENGINE, LEADER, TEXTS, Metrics
-from headgate.live.plugin_timing import Stopwatch
+from headgate.live.plugin_calls import Stopwatch
 from headgate.model.effects import WakeAt
 from headgate.model.settings import Role
 from headgate.simulator.clients import perform
@@ -142,7 +142,7 @@ async def test_every_family_of_kueues_is_explained_and_says_whose_word_it_is(tol
 
 
 def test_what_only_comes_with_time_is_explained_as_well() -> None:
-    assert {*BOUNDS, *integrations_metrics.BOUNDS} <= TEXTS.keys()
+    assert {*BOUNDS, *plane.BOUNDS} <= TEXTS.keys()
 
 
 async def test_the_build_is_told_of_by_kueues_labels(told: str) -> None:

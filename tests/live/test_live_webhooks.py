@@ -32,13 +32,21 @@ from headgate.live.install import NotInstalled, install, manifests
 from headgate.live.logs import Outages
 from headgate.live.service import UNENFORCED, RunPlan, serve
 from headgate.live.start import Flags, start
-from headgate.live.webhook_certificates import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, CertificateDependencies, Trust
-from headgate.live.webhooks import LIMITS, ReviewResponder, WebhookPlan, webhooks_served
+from headgate.live.webhooks import (
+    CHECK_SECONDS,
+    LIMITS,
+    NOT_ASKED,
+    RETRY_SECONDS,
+    CertificateDependencies,
+    ReviewResponder,
+    Trust,
+    WebhookPlan,
+    webhooks_served,
+)
 from headgate.model.admission import WebhookSettings
-from headgate.model.quota_settings import QuotaSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import QuotaSettings, Settings
 from headgate.ui.cli import main
-from headgate.ui.progress import ClusterReading
+from headgate.ui.output import ClusterReading
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.model.affinity import NodeTerm, Toleration
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import NodeTerm, Taint, TaintEffect, Toleration
 from headgate.model.selectors import Operator, Requirement
 
 LABELS = {"zone": "a", "cores": "16", "empty": "", "odd": "1_0"}

@@ -7,8 +7,8 @@ import numpy as np
 from builders import node, pod, shape
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.keys import Key, Kind
+from headgate.model.node import PeerDemands, PodTerm, Spread
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours

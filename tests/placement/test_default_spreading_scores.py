@@ -3,7 +3,7 @@
 import pytest
 from peers_builders import HOST, Around, pod_of, select, zoned
 
-from headgate.model.affinity import Spread
+from headgate.model.node import Spread
 
 ZONE = "topology.kubernetes.io/zone"
 WEB = select("app=web")

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers_builders import HOST, named, pod_of, select, spread, term, zoned
 
-from headgate.model.affinity import HostPort, NodeTerm
 from headgate.model.claims import ClaimDemands
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import HostPort, NodeTerm, Taint, TaintEffect
 from headgate.model.selectors import Operator, Requirement
 from headgate.placement.placer import Placement
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers_builders import HOST, ZONE, pod_of, select, spread, term, zoned
 
-from headgate.model.affinity import HostPort
+from headgate.model.node import HostPort
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.placer import Placement
 from headgate.placement.table import port_name

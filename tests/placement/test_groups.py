@@ -5,8 +5,8 @@ from builders import node, pod
 from group_builders import Cluster, members, peers
 from peers_builders import HOST, ZONE, select, spread, term, zoned
 
-from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import HostPort
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.placer import NoPlacement
 

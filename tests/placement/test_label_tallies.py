@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.affinity import selects
+from headgate.model.node import selects
 from headgate.model.selectors import Operator, Requirement
 from headgate.placement.neighbours import LabelCounts
 

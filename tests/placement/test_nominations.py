@@ -4,8 +4,8 @@ import pytest
 from builders import bound, node, pod, shape
 from steps import Steps
 
-from headgate.model.affinity import HostPort
 from headgate.model.events import Gone, Observed
+from headgate.model.node import HostPort
 
 
 def waits_for(name, nominated, cpu=800, **fields):

@@ -7,9 +7,9 @@ from group_builders import Cluster, members
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.affinity import HostPort
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
+from headgate.model.node import HostPort
+from headgate.model.pod import GroupKey
 from headgate.placement.placer import Placement
 from headgate.placement.trial import PlacementTrial
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers_builders import zoned
 
-from headgate.model.affinity import HostPort
+from headgate.model.node import HostPort
 from headgate.placement import packing
 from headgate.placement.groups import GroupPlacement
 

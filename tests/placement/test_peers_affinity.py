@@ -3,7 +3,7 @@
 import pytest
 from peers_builders import HOST, THREE, Around, pod_of, select, term, zoned
 
-from headgate.model.affinity import WeightedTerm
+from headgate.model.node import WeightedTerm
 from headgate.placement.placer import NoPlacement
 
 EVERYWHERE = ["a1", "a2", "b1"]

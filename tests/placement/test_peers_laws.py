@@ -6,9 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from peers_builders import HOST, ZONE, Around, labelled, pod_of, select, spread, term, zoned
 
-from headgate.model.affinity import HostPort, WeightedTerm
 from headgate.model.keys import Key, Kind
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import HostPort, Taint, TaintEffect, WeightedTerm
 
 WEB, DB = select("app=web"), select("app=db")
 IN_RED = term(WEB, namespaces=(), among=select("team=red"))

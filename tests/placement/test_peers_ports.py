@@ -4,8 +4,8 @@ import pytest
 from builders import pod_key
 from peers_builders import Around, pod_of, zoned
 
-from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import HostPort
 from headgate.placement.placer import NoPlacement
 
 

@@ -5,8 +5,7 @@ import pytest
 from builders import tolerating
 from peers_builders import Around, pod_of, zoned
 
-from headgate.model.affinity import NodeTerm, PreferredTerm
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import NodeTerm, PreferredTerm, Taint, TaintEffect
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, ScoringStrategy
 

@@ -4,9 +4,8 @@ import pytest
 from builders import amounts, node, pod, shape, tolerating
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import HostPort, NodeTerm, PeerDemands, PodTerm, Spread, Toleration
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import HostPort, NodeTerm, PeerDemands, PodTerm, Spread, Taint, TaintEffect, Toleration
 from headgate.model.pod import PodShape
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile

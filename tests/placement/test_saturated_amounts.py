@@ -11,10 +11,9 @@ from headgate.model.effects import EmitEvent, Evict
 from headgate.model.pod import PodShape
 from headgate.model.resources import LARGEST_REQUEST, Resources
 from headgate.model.settings import Profile, ScoringStrategy, Settings
-from headgate.placement.columns import LARGEST_SUM, Columns, times
 from headgate.placement.nominations import Nominations
 from headgate.placement.scores import JUDGES
-from headgate.placement.table import NodeTable
+from headgate.placement.table import LARGEST_SUM, Columns, NodeTable, times
 
 ENORMOUS = Resources.of({"cpu": 100, "memory": LARGEST_REQUEST})
 ENORMOUS_SHAPE = PodShape(requests=ENORMOUS, scored_requests=ENORMOUS)

@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.settings import Profile
-from headgate.placement.columns import KEPT_CHANGES, ChangeLog
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement, Placer
-from headgate.placement.sampling import bundles_with
-from headgate.placement.table import PODS, NodeTable
+from headgate.placement.ranking import bundles_with
+from headgate.placement.table import KEPT_CHANGES, PODS, ChangeLog, NodeTable
 
 NAMES = [f"n{i}" for i in range(4)]
 PODS_IN_PLAY = [f"p{i}" for i in range(5)]

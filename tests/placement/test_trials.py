@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers_builders import HOST, pod_of, select, spread, term, zoned
 
-from headgate.model.affinity import HostPort, WeightedTerm
 from headgate.model.claims import Attachment, ClaimName
 from headgate.model.keys import Key, Kind
+from headgate.model.node import HostPort, WeightedTerm
 from headgate.placement.neighbours import Neighbours, PodQuery, TermRole
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import PlacementTrial

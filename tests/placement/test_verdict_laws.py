@@ -5,11 +5,10 @@ from builders import node, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.affinity import NodeTerm
+from headgate.model.node import NodeTerm
 from headgate.model.selectors import Operator, Requirement
-from headgate.placement.filters import NodeAffinity
+from headgate.placement.filters import NodeAffinity, Verdicts
 from headgate.placement.table import NodeTable
-from headgate.placement.verdicts import Verdicts
 
 NAMES = [f"n{index}" for index in range(5)]
 VALUES = ["a", "b", "7"]

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import NodeTerm
 from headgate.model.claims import Attachment, ClaimDemands, ClaimName, ZoneDemand
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
+from headgate.model.node import NodeTerm
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours

@@ -5,10 +5,10 @@ from __future__ import annotations
 from builders import bound, pod
 
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.model.affinity import PeerDemands, PodTerm
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
+from headgate.model.node import PeerDemands, PodTerm
 from headgate.model.objects import DisruptionBudget
+from headgate.model.pod import GroupKey
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
@@ -17,8 +17,7 @@ from headgate.placement.table import NodeTable
 from headgate.placement.volumes import Attachments
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
-from headgate.preemption.searching import Search
+from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor, Search
 from headgate.preemption.units import Running, Standing
 
 NOW = 10_000.0

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, apart, group, group_key, lone, on, placements, victims
 
 from headgate.model.claims import Attachment, ClaimDemands, ClaimName
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
+from headgate.model.pod import GroupKey
 from headgate.preemption.search import NoPlan, Plan
 from headgate.preemption.units import Standing
 

@@ -12,19 +12,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, placements, victims
 
-from headgate.model.affinity import HostPort
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.node import HostPort
 from headgate.placement.placer import NoPlacement
 from headgate.placement.trial import PlacementTrial
+from headgate.preemption.budgets import Coverage
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.coverage import Coverage
 from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance, only
 from headgate.preemption.search import NoPlan, Plan
 from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
-from headgate.preemption.steps import solve
+from headgate.preemption.steps import group_domains, solve
 from headgate.preemption.units import Standing
-from headgate.preemption.worlds import group_domains
 
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 HOST = "kubernetes.io/hostname"

@@ -5,8 +5,8 @@ from builders import node, shape
 from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, budget, group, lone, on, placements, victims
 
-from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import HostPort
 from headgate.preemption.search import NoPlan
 from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
 from headgate.preemption.units import Standing

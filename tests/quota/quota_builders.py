@@ -7,8 +7,7 @@ from typing import Any
 from builders import changed, kueue_workload
 
 from headgate.engine.quota.admission_cycle import QuotaSnapshot
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,
@@ -23,8 +22,8 @@ from headgate.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import QuotaSettings
 from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.pending_queue import BackoffDeadlines
 from headgate.quota.pending_queues import PendingQueues

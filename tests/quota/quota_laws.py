@@ -10,7 +10,7 @@ from quota_worlds import FLAVORS, crowded, crowded_applicant
 
 from headgate.engine.quota.admission_cycle import Admitted, Gated, Preempting, admit_all, cycle, settle
 from headgate.model.queues import QueueingStrategy, QueuePreemption, Reclaim
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, assign
 
 MOST_CYCLES = 500

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from headgate.model.queues import ClusterQueue, Cohort, Quota
-from headgate.model.quota_settings import FairStrategy
+from headgate.model.settings import FairStrategy
 from headgate.quota.ledger import Reservation
 
 Pair = tuple[str, str]

@@ -7,7 +7,7 @@ from typing import Any
 from quota_oracle_tree import Amounts, Pair, Pairs, State, TreeRules
 
 from headgate.model.queues import BorrowWithinCohort, Reclaim, WithinQueue
-from headgate.model.quota_settings import FairStrategy
+from headgate.model.settings import FairStrategy
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import PendingWorkload
 

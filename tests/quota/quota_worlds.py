@@ -23,7 +23,7 @@ from headgate.model.queues import (
     ResourceGroup,
     WithinQueue,
 )
-from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
+from headgate.model.settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
 from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.tree import FlavorResource, usage_of

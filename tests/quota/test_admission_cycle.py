@@ -23,7 +23,7 @@ from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Pre
 from headgate.lifecycle.workload.admission import reserved
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
-from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
+from headgate.model.settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.flavors import admission
 from headgate.quota.pending_workload import ordered_at
 from headgate.quota.requests import reservation_of
@@ -284,6 +284,74 @@ def test_several_of_one_queue_are_admitted_at_one_go():
     queues = pending(books, *(applies(f"w{index}", "q", created=float(index)) for index in range(6)))
     rounds = [told(outcomes) for outcomes in admit_all(queues, snapshot(books), PLAIN, 0.0)]
     assert rounds == [{f"w{index}": "Admitted"} for index in range(4)] + [{"w4": "Waits"}]
+
+
+RECLAIMS = policy(reclaim=Reclaim.ANY)
+
+
+def cohort_of_three(settings):
+    """Each queue may have 4 and take it back; `full` has them, and so has `other`."""
+    books = ledger(
+        *(queue(name, 4, "c", preemption=RECLAIMS) for name in ("full", "other", "owner")),
+        holds("f", "full", 4),
+        holds("o", "other", 4),
+    )
+
+    def decided(*heads):
+        rounds = [told(outcomes) for outcomes in admit_all(pending(books, *heads), snapshot(books), settings, 1.0)]
+        return [{name for name, what in one.items() if what == "Admitted"} for one in rounds], rounds
+
+    return decided
+
+
+SETTINGS = pytest.mark.parametrize(
+    "settings", [pytest.param(PLAIN, id="by priority"), pytest.param(FAIR, id="by fair sharing")]
+)
+
+
+@SETTINGS
+def test_nobody_borrows_what_the_owner_would_take_back_at_once(settings):
+    urgent = [applies(f"urgent-{index}", "full", priority=9) for index in range(4)]
+    owners = [applies(f"own-{index}", "owner", created=float(index)) for index in range(4)]
+    admitted, rounds = cohort_of_three(settings)(*urgent, *owners)
+    assert [one for one in admitted if one] == [{"own-0"}, {"own-1"}, {"own-2"}, {"own-3"}]
+    assert not any("Preempting" in one.values() for one in rounds)
+
+
+@SETTINGS
+def test_what_the_owner_does_not_want_is_borrowed_in_the_same_step(settings):
+    borrowers = [applies(f"borrows-{index}", "full", created=float(index)) for index in range(4)]
+    admitted, rounds = cohort_of_three(settings)(*borrowers, applies("own-0", "owner"), applies("own-1", "owner"))
+    assert [one for one in admitted if one] == [{"own-0"}, {"own-1"}, {"borrows-0"}, {"borrows-1"}]
+    assert rounds[-1]["borrows-2"] == "Waits"
+
+
+@SETTINGS
+def test_who_came_after_a_borrower_that_waits_its_turn_is_decided_with_it(settings):
+    early, late = applies("early", "full", 3, created=1.0), applies("late", "other", 3, created=2.0)
+    _, rounds = cohort_of_three(settings)(early, late, applies("own", "owner"))
+    assert rounds[0] == {"own": "Admitted"}, "nothing is said to others in this cycle"
+    assert rounds[1] == {"early": "Admitted", "late": "Waits"}
+
+
+def test_queues_that_share_no_quota_do_not_wait_for_each_other():
+    books = ledger(queue("borrows", 0, "c"), queue("lends", 4, "c"), queue("alone", 4))
+    heads = pending(books, applies("b", "borrows"), applies("a", "alone"))
+    first, *_ = admit_all(heads, snapshot(books), PLAIN, 1.0)
+    assert told(first) == {"a": "Admitted", "b": "Admitted"}
+
+
+def test_whoever_borrows_within_its_cohort_goes_before_who_borrows_beyond_it():
+    books = ledger(
+        queue("near", 0, "left"),
+        queue("lends", 4, "left"),
+        queue("far", 0, "right"),
+        cohort("left", "root"),
+        cohort("right", "root"),
+    )
+    heads = [applies(f"near-{index}", "near", 2, created=9.0) for index in range(2)]
+    first, second, *_ = admit_all(pending(books, applies("far", "far"), *heads), snapshot(books), PLAIN, 1.0)
+    assert (told(first), told(second)) == ({"near-0": "Admitted"}, {"near-1": "Admitted", "far": "Waits"})
 
 
 def test_a_waiting_preemptor_is_not_asked_again_before_something_changes():

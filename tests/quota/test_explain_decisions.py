@@ -14,7 +14,7 @@ from quota_worlds import FLAVORS, World, crowded, crowded_applicant
 from headgate.engine.explain.what_if import MOST_BEFORE, OtherPending, QuotaWhatIf, decide
 from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, admit_all
 from headgate.model.queues import QueueingStrategy
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.cohorts import cohort_forest
 
 DECISIVE = Admitted | Preempting | Deferred | Gated

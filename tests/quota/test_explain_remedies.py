@@ -31,7 +31,7 @@ from headgate.engine.explain.what_if import (
 )
 from headgate.engine.quota.admission_cycle import Admitted, Preempting
 from headgate.model.queues import QueueingStrategy, Quota, Reclaim, WithinQueue
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.ledger import Reservation
 
 

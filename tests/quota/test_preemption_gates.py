@@ -12,7 +12,7 @@ from headgate.model.queues import (
     QueueingStrategy,
     WithinQueue,
 )
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.pending_queue import Requeue, Unreserved
 
 GATES = QuotaSettings(preemption_gates=True)

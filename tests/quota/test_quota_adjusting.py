@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.keys import Key, Kind
-from headgate.model.limits import Bounds, LimitRange
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.model.objects import Bounds, LimitRange
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet
-from headgate.model.resources import Resources
+from headgate.model.resources import ContainerNeeds, Resources, TemplateNeeds
 from headgate.quota.requests import Adjustments, limits_of, problem_of, requests_of
 from headgate.quota.requests import NamespaceLimits as Limits
 

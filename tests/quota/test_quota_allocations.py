@@ -7,7 +7,7 @@ from quota_builders import applies, condition, flavor, group, holds, ledger, pen
 
 from headgate.engine.quota.admission_cycle import Admitted, Preempting, Waits, cycle, settle
 from headgate.model.queues import FlavorSearch, Fungibility, WithinQueue
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.allocations import MOST_ENTRIES, MOST_EVICTIONS
 from headgate.quota.pending_workload import changed_from_outside
 

@@ -3,8 +3,7 @@
 import pytest
 from quota_builders import CPU, applies, flavor, group, holds, ledger, pods, queue
 
-from headgate.model.affinity import NodeTerm, Toleration
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import NodeTerm, Taint, TaintEffect, Toleration
 from headgate.model.queues import (
     BorrowWithinCohort,
     FlavorPreference,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quota_builders import CPU, holds, ledger, policy, queue
 
 from headgate.model.queues import Reclaim, WithinQueue
-from headgate.model.quota_settings import DEFAULT_FAIR
+from headgate.model.settings import DEFAULT_FAIR
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
 from headgate.preemption.quota.search import QuotaPreemptor

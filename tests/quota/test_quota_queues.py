@@ -6,7 +6,7 @@ from quota_builders import PLAIN, applies, condition, ledger, pending, queue, wo
 
 from headgate.engine.deadlines import Deadlines
 from headgate.model.queues import PodSet, QueueingStrategy, RequeueState
-from headgate.model.quota_settings import QuotaSettings, RequeueTime
+from headgate.model.settings import QuotaSettings, RequeueTime
 from headgate.quota.pending_queue import Requeue, Unreserved, comes_back_at_once
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import Progress, differs, has_rested, may_queue, ordered_at, pending_workload

@@ -4,8 +4,8 @@ import pytest
 from builders import changed
 from quota_builders import PLAIN, condition, pods, reserved, work
 
-from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
+from headgate.model.settings import QuotaSettings, Transformation
 from headgate.quota.requests import counted, pod_set_requests_of, reservation_of, usage_held
 from headgate.quota.tree import FlavorResource
 

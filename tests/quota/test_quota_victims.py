@@ -7,7 +7,7 @@ from quota_builders import CPU, cohort, holds, ledger, policy, queue
 from quota_worlds import crowded
 
 from headgate.model.queues import BorrowWithinCohort, Quota, Reclaim, WithinQueue
-from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy
+from headgate.model.settings import DEFAULT_FAIR, FairStrategy
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
 from headgate.preemption.quota.search import QuotaPreemptor, fits

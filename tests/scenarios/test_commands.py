@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from headgate.model.keys import Kind
-from headgate.ui import progress
+from headgate.ui import output
 from headgate.ui.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -171,8 +171,8 @@ class Terminal(io.StringIO):
 def test_a_long_run_shows_its_progress_on_a_terminal_and_cleans_up(monkeypatch, end, shown):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    with progress.progress_bar() as show:
+    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    with output.progress_bar() as show:
         show(100.0, end)
     written = terminal.getvalue()
     assert written.startswith(f"\r{shown}") and written.endswith(f"\r{' ' * len(shown)}\r")
@@ -181,9 +181,9 @@ def test_a_long_run_shows_its_progress_on_a_terminal_and_cleans_up(monkeypatch, 
 def test_while_a_cluster_is_read_a_terminal_shows_kinds_and_counts_below_what_is_logged(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "REDRAW", 0.0)
-    with progress.cluster_reading() as reading:
+    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    monkeypatch.setattr(output, "REDRAW", 0.0)
+    with output.cluster_reading() as reading:
         reading.read(Kind.NODE, 20)
         reading.read(Kind.POD, 1500)
         reading.write("a line of the log\n")
@@ -194,9 +194,9 @@ def test_while_a_cluster_is_read_a_terminal_shows_kinds_and_counts_below_what_is
 def test_the_line_is_no_longer_than_the_terminal_is_wide_and_does_not_come_back(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(output, "PATIENCE", 0.0)
     monkeypatch.setenv("COLUMNS", "21")
-    reading = progress.ClusterReading()
+    reading = output.ClusterReading()
     reading.read(Kind.POD, 1)
     reading.done()
     shown = terminal.getvalue()
@@ -208,8 +208,8 @@ def test_the_line_is_no_longer_than_the_terminal_is_wide_and_does_not_come_back(
 def test_where_standard_error_is_no_terminal_nothing_is_shown_of_what_is_read(monkeypatch):
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    with progress.cluster_reading() as reading:
+    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    with output.cluster_reading() as reading:
         reading.read(Kind.POD, 1)
         reading.write("a line\n")
     assert written.getvalue() == "a line\n"
@@ -218,6 +218,6 @@ def test_where_standard_error_is_no_terminal_nothing_is_shown_of_what_is_read(mo
 def test_a_short_run_shows_none(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with progress.progress_bar() as show:
+    with output.progress_bar() as show:
         show(100.0, 200.0)
     assert terminal.getvalue() == ""

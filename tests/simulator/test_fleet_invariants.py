@@ -9,9 +9,8 @@ from builders import changed, kueue_workload, pod, shape
 from msgspec import Raw, structs
 
 from headgate.engine.journal import Entry, Journal
-from headgate.model.conditions import Condition
 from headgate.model.events import Gone, Observed
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.kueue_names import MULTIKUEUE, MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD
 from headgate.model.objects import Job
 from headgate.model.pod import Pod

@@ -9,8 +9,7 @@ from autoscaling_bench import GATED, UNSCHEDULABLE, Bench, group, on, unschedula
 from builders import node, shape, tolerating
 from msgspec.structs import replace
 
-from headgate.model.affinity import PeerDemands, PodTerm
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import PeerDemands, PodTerm, Taint, TaintEffect
 from headgate.model.resources import total
 from headgate.world.autoscaling import ClusterAutoscaler, Karpenter
 

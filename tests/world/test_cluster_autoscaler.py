@@ -7,8 +7,7 @@ from autoscaling_bench import GATED, UNSCHEDULABLE, Bench, group, on, unschedula
 from builders import bound, node, pod, shape, tolerating
 from msgspec.structs import replace
 
-from headgate.model.affinity import NodeTerm, PeerDemands, PodTerm
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import NodeTerm, PeerDemands, PodTerm, Taint, TaintEffect
 from headgate.model.pod import Phase, PodShape, ScheduledCondition
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement

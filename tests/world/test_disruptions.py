@@ -7,7 +7,7 @@ from builders import bound, pod
 from msgspec.structs import replace
 
 from headgate.api.decode import decode
-from headgate.api.errors import InvalidObject
+from headgate.api.wire import InvalidObject
 from headgate.model.effects import BudgetStatus, PatchStatus
 from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target

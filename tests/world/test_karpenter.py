@@ -7,9 +7,8 @@ from autoscaling_bench import GATED, Bench, group, on, unschedulable
 from builders import bound, node, pod, shape, tolerating
 from msgspec.structs import replace
 
-from headgate.model.affinity import NodeTerm, PeerDemands, PodTerm
 from headgate.model.events import Observed, TimerFired
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import NodeTerm, PeerDemands, PodTerm, Taint, TaintEffect
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.selectors import Operator, Requirement
 from headgate.world.autoscaling import Karpenter

@@ -10,9 +10,8 @@ from builders import bound, member, node, pod
 from msgspec.structs import replace
 from volcano_scenes import queue, queued
 
-from headgate.model.conditions import Condition
 from headgate.model.events import Gone, Observed, TimerFired
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.pod import Phase
 from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
 from headgate.model.volcano import QUEUE_GATE

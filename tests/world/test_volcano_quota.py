@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from volcano_scenes import grouped, pod_group, queue, queued
 
-from headgate.model.groups import Workload
+from headgate.model.pod import Workload
 from headgate.model.volcano import DequeueStrategy, QueueState, VolcanoQueue
 from headgate.quota.volcano import QueueTree
 from headgate.world.autoscaling.volcano_quota import QueueLimits, VolcanoQuota

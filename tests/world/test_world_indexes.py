@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.jobs import COMPLETION_INDEX
+from headgate.api.owners import COMPLETION_INDEX
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod, PodShape
-from headgate.world.job_indexes import IndexProgress, backoff_after, intervals_of
+from headgate.world.controller import backoff_after
+from headgate.world.jobs import IndexProgress, intervals_of
 
 
 def pod(name: str, index: int, phase: Phase = Phase.RUNNING, deleted: float | None = None) -> Pod:

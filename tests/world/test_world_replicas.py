@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from headgate.model.effects import Create, Delete, Effect, PatchSpec, PatchStatus, ReplicaCounts, Scale, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import Replicas
+from headgate.model.objects import Replicas
 from headgate.model.pod import Phase, Pod, PodShape
 from headgate.world.replica_sets import DeploymentController, ReplicaSetController
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from headgate.model.effects import Create, Delete, Effect
 from headgate.model.events import Event, Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import StatefulSet
 from headgate.model.pod import Phase, Pod, PodShape
-from headgate.world.stateful_sets import StatefulSetController
+from headgate.world.replica_sets import StatefulSetController
 
 KEY = Key(Kind.STATEFUL_SET, "default", "web")
 TEMPLATE = Raw(b'{"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}')

@@ -7,12 +7,18 @@ from functools import lru_cache
 
 from msgspec import field
 
-from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Int32, Wire
-from headgate.model.affinity import HostPort
-from headgate.model.needs import PodParts, is_asked_of_whole_pods, total_requests
+from headgate.api.wire import Amounts, Int32, InvalidField, Wire
+from headgate.model.node import HostPort
 from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
-from headgate.model.resources import CPU, MEMORY, Resources, amount_text
+from headgate.model.resources import (
+    CPU,
+    MEMORY,
+    PodParts,
+    Resources,
+    amount_text,
+    is_asked_of_whole_pods,
+    total_requests,
+)
 
 SCORED_AS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 """What scoring assumes of a container that does not say: 100m and 200Mi."""

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from headgate.api.affinities import WireNodeSelector, node_terms
-from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Buffer, Int32, Wire, WireMetadata, controller_uid
+from headgate.api.nodes import WireNodeSelector, node_terms
+from headgate.api.wire import Buffer, Int32, InvalidField, Wire, WireMetadata, controller_uid, invalid_field
 from headgate.model.claims import (
     AttachLimits,
     Attachment,

@@ -9,12 +9,9 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from headgate.api.errors import InvalidField
-from headgate.api.kueue_configuration import QuotaSections, quota_settings
-from headgate.api.kueue_file import is_kueue_file, read_kueue_file
+from headgate.api.kueue_configuration import QuotaSections, is_kueue_file, quota_settings, read_kueue_file
 from headgate.api.multikueue import MultiKueueSection, multikueue_settings
-from headgate.api.wire import InvalidDuration, parse_duration
-from headgate.model.quota_settings import QuotaSettings
+from headgate.api.wire import InvalidDuration, InvalidField, parse_duration
 from headgate.model.settings import (
     DEFAULT_PLUGINS,
     DEFAULT_SCHEDULER_NAME,
@@ -25,6 +22,7 @@ from headgate.model.settings import (
     Point,
     PreemptionSettings,
     Profile,
+    QuotaSettings,
     ScoringStrategy,
     Settings,
     Switches,

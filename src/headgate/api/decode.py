@@ -16,8 +16,6 @@ from headgate.api.claims import (
     decode_volume,
     decode_volume_claim,
 )
-from headgate.api.errors import InvalidField, InvalidObject, Undecodable, invalid_field
-from headgate.api.jobs import decode_job
 from headgate.api.kueue_queues import (
     decode_admission_check,
     decode_cluster_queue,
@@ -31,6 +29,7 @@ from headgate.api.multikueue import decode_multikueue_cluster, decode_multikueue
 from headgate.api.nodes import decode_node
 from headgate.api.owners import (
     decode_cron_job,
+    decode_job,
     decode_replica_owner,
     decode_replication_controller,
     decode_service,
@@ -45,7 +44,7 @@ from headgate.api.policies import (
     decode_runtime_class,
 )
 from headgate.api.volcano import decode_volcano_pod_group, decode_volcano_queue
-from headgate.api.wire import Buffer, Wire
+from headgate.api.wire import Buffer, InvalidField, InvalidObject, Undecodable, Wire, invalid_field
 from headgate.api.workloads import decode_pod_group, decode_workload
 from headgate.model.events import Unreadable
 from headgate.model.keys import Key, Kind

@@ -8,15 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from headgate.api.affinities import WireToleration, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
-from headgate.api.errors import InvalidField
-from headgate.api.nodes import WireTaint
+from headgate.api.nodes import WireTaint, WireToleration, tolerations
 from headgate.api.wire import (
     Amounts,
     Buffer,
     Int32,
     Int64,
+    InvalidField,
     Wire,
     WireConditions,
     WireFinalizedMetadata,

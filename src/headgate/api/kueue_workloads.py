@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Raw
 
 from headgate.api.amounts import resources_at
-from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.pod_sets import DEFAULT_NAME, WirePodSet, pod_sets_of
 from headgate.api.wire import (
@@ -19,6 +18,7 @@ from headgate.api.wire import (
     Buffer,
     Int32,
     Int64,
+    InvalidField,
     Wire,
     WireCondition,
     WireFinalizedMetadata,

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from headgate.api.errors import InvalidField
 from headgate.api.wire import (
     Buffer,
+    InvalidField,
     Wire,
     WireConditions,
     WireMetadata,
@@ -17,8 +17,8 @@ from headgate.api.wire import (
     duration_field,
 )
 from headgate.model.keys import Kind
-from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.names import label_value_errors, qualified_name_errors
+from headgate.model.queues import MultiKueueCluster, MultiKueueConfig
 from headgate.model.settings import MultiKueueSettings
 
 SECTION = "multiKueue"

@@ -9,13 +9,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw
 
-from headgate.api.affinities import NO_AFFINITY, WireToleration, affinity_demands, tolerations
 from headgate.api.amounts import WireContainer, WirePodNeeds, WireResourceNeeds, effective_requests, resources_at
-from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Amounts, Wire
-from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.api.nodes import NO_AFFINITY, WireToleration, affinity_demands, tolerations
+from headgate.api.wire import Amounts, InvalidField, Wire, invalid_field
 from headgate.model.pod import PodShape, PodTemplate
 from headgate.model.queues import PodSet, TopologyRequest
+from headgate.model.resources import ContainerNeeds, TemplateNeeds
 
 DEFAULT_NAME = "main"
 SAYS_NOTHING = PodTemplate()

@@ -9,14 +9,6 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw
 
-from headgate.api.affinities import (
-    NO_AFFINITY,
-    AffinityDemands,
-    affinity_demands,
-    spread_demands,
-    spreads,
-    tolerations_in,
-)
 from headgate.api.amounts import WireContainer, WirePodNeeds, effective_requests, host_ports, images
 from headgate.api.claims import (
     WirePodResourceClaim,
@@ -24,13 +16,21 @@ from headgate.api.claims import (
     device_claims_named,
     volume_claims_named,
 )
-from headgate.api.errors import InvalidField
+from headgate.api.nodes import (
+    NO_AFFINITY,
+    AffinityDemands,
+    affinity_demands,
+    spread_demands,
+    spreads,
+    tolerations_in,
+)
 from headgate.api.owners import controller, is_of_daemon_set
 from headgate.api.wire import (
     Buffer,
     Int32,
     Int64,
     InvalidDuration,
+    InvalidField,
     InvalidTime,
     Wire,
     WireConditionStatus,
@@ -39,12 +39,11 @@ from headgate.api.wire import (
     parse_time,
     time_at,
 )
-from headgate.model.affinity import PeerDemands
 from headgate.model.claims import ClaimName
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MANAGED
-from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, eviction_mark
+from headgate.model.node import PeerDemands
+from headgate.model.pod import GroupKey, HeldPod, Phase, Pod, PodShape, ScheduledCondition, eviction_mark
 from headgate.model.volcano import RESERVED_AT
 
 WORKLOAD = "scheduling.headgate.dev/workload"

@@ -8,11 +8,17 @@ from typing import Any
 import msgspec
 
 from headgate.api.amounts import resources_at
-from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Buffer, Int32, Wire, WireMetadata
+from headgate.api.wire import Amounts, Buffer, Int32, InvalidField, Wire, WireMetadata
 from headgate.model.keys import Kind
-from headgate.model.limits import Bounds, LimitRange, RuntimeClass
-from headgate.model.objects import DisruptionBudget, Namespace, PodCount, PriorityClass
+from headgate.model.objects import (
+    Bounds,
+    DisruptionBudget,
+    LimitRange,
+    Namespace,
+    PodCount,
+    PriorityClass,
+    RuntimeClass,
+)
 from headgate.model.selectors import InvalidSelector, Requirement, label_selector
 
 

@@ -10,9 +10,9 @@ from msgspec import MsgspecError, Struct, structs
 from msgspec.json import Encoder
 
 from headgate.api.admission import read_once
-from headgate.api.errors import InvalidField
 from headgate.api.kueue_queues import with_cluster_queue_status, with_local_queue_status
 from headgate.api.kueue_workloads import metadata_in, spec_in, status_in, workload_of
+from headgate.api.wire import InvalidField
 from headgate.model.admission import Json, P, R
 from headgate.model.keys import Kind
 from headgate.model.objects import Object

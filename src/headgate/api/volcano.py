@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from headgate.api.amounts import amount_texts, resources_at
-from headgate.api.errors import InvalidField
 from headgate.api.wire import (
     Amounts,
     Buffer,
     Int32,
+    InvalidField,
     Wire,
     WireCondition,
     WireMetadata,
@@ -20,8 +20,8 @@ from headgate.api.wire import (
     conditions_of,
 )
 from headgate.model.effects import PodGroupStatus, VolcanoQueueStatus, VolcanoStatus
-from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Kind
+from headgate.model.pod import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
     ROOT,

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headgate.api.errors import InvalidField
-from headgate.api.wire import Buffer, Int32, Wire, WireCondition, WireMetadata, conditions_of
-from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
+from headgate.api.wire import Buffer, Int32, InvalidField, Wire, WireCondition, WireMetadata, conditions_of
 from headgate.model.keys import Kind
+from headgate.model.pod import Gang, PodGroup, PreemptionMode, Workload
 
 
 class WireBasicPolicy(Wire, frozen=True):

@@ -25,7 +25,7 @@ from headgate.apiserver.controllers import (
     NamespaceController,
     RoleAggregationController,
 )
-from headgate.apiserver.discovery import discovery
+from headgate.apiserver.discovery import discovery, openapi
 from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.handlers import (
     ACCOUNTS,
@@ -66,9 +66,20 @@ from headgate.apiserver.handlers import (
 )
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.managedfields import FieldTracker
-from headgate.apiserver.messages import Json, Request, Response, UserDetails
+from headgate.apiserver.messages import (
+    ADMINISTRATOR,
+    MASTERS,
+    ClientIdentity,
+    Groups,
+    Json,
+    Request,
+    Response,
+    UserDetails,
+    account_of,
+    groups_of,
+    impersonated_groups,
+)
 from headgate.apiserver.metadata import Identities
-from headgate.apiserver.openapi import openapi
 from headgate.apiserver.printing import rendering
 from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import selection
@@ -86,15 +97,6 @@ from headgate.apiserver.status import (
 )
 from headgate.apiserver.storage import HISTORY, Change, SavedState, Store, is_namespaces, is_pods, is_removable
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.users import (
-    ADMINISTRATOR,
-    MASTERS,
-    ClientIdentity,
-    Groups,
-    account_of,
-    groups_of,
-    impersonated_groups,
-)
 from headgate.apiserver.webhook_calls import CallsNeeded, WebhookAnswers, WebhookCall
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]

@@ -6,12 +6,11 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from headgate.engine.distributions import Distribution, Labels
-from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.fleet.plane import FleetPlane
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
+from headgate.engine.metrics import Distribution, Labels, PluginObserver, unwatched
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduler.plane import SchedulerPlane

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.journal import Entry
+from headgate.engine.metrics import Number
 from headgate.model.effects import Effect, EmitEvent, EventType, FleetEffect
 from headgate.model.events import Event
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.resources import LARGEST_REQUEST, amount_text
-
-Number = tuple[str, Labels, int | float | Distribution]
-"""A metric, its labels sorted by name, and its value."""
 
 
 class Plane(Protocol):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 
 from msgspec import Struct, structs
 
-from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.fleet.fleet_index import remote_workload
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import MOST_SAID, Engine, Raised
+from headgate.engine.metrics import Distribution, Labels
 from headgate.model.effects import Connect, Disconnect, Effect, EmitEvent, EventType, FleetEffect, WakeAt
 from headgate.model.events import (
     AnyEvent,
@@ -32,8 +32,7 @@ from headgate.model.events import (
 )
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node
-from headgate.model.objects import Job, Object
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, Object, StatefulSet
 from headgate.model.pod import Pod, PodShape
 from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import Resources

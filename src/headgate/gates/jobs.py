@@ -33,8 +33,8 @@ from headgate.model.kueue_names import (
     QUEUE_NAME,
 )
 from headgate.model.queues import AdmissionCheck, ClusterQueue, LocalQueue
-from headgate.model.quota_settings import JOBS
 from headgate.model.selectors import whole_number
+from headgate.model.settings import JOBS
 
 FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETIONS_EQUAL_PARALLELISM}]"
 ELASTIC = f"{ANNOTATIONS}[{ELASTIC_JOB}]"

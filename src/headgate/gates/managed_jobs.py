@@ -13,7 +13,7 @@ from headgate.gates.fields import (
     labels_of,
     unchanged,
 )
-from headgate.gates.kueue_workloads import gate_change_errors, gate_errors
+from headgate.gates.queues import gate_change_errors, gate_errors
 from headgate.model.admission import AdmissionRequest, Json, WebhookSettings, WithLookups
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (
@@ -25,11 +25,10 @@ from headgate.model.kueue_names import (
     QUEUE_NAME,
 )
 from headgate.model.names import dns_subdomain_errors
-from headgate.model.objects import Job, Namespace
-from headgate.model.owners import ReplicaOwner
+from headgate.model.objects import Job, Namespace, ReplicaOwner
 from headgate.model.queues import ADMISSION_GATED_BY
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, STATEFUL_SETS
 from headgate.model.selectors import selects, whole_number
+from headgate.model.settings import DEPLOYMENTS, JOBS, STATEFUL_SETS
 
 MOST_ANCESTORS = 10
 _KINDS: Mapping[tuple[str, str], Kind] = {

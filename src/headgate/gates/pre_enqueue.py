@@ -9,10 +9,9 @@ from typing import Protocol, cast
 from msgspec import Struct
 
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod, Workload
 from headgate.model.volcano import QUEUE_GATES
 
 

@@ -26,8 +26,8 @@ from headgate.model.admission import (
     Json,
     WebhookSettings,
 )
-from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
+from headgate.model.pod import Workload
 from headgate.model.resources import Resources, amount_text, total
 from headgate.model.volcano import (
     DEEPEST_QUEUE,

@@ -16,16 +16,17 @@ from headgate.gates.fields import (
     with_spec,
 )
 from headgate.gates.jobs import job_errors, suspended_if_managed
-from headgate.gates.kueue_workloads import (
+from headgate.gates.pods import gated_if_managed, pod_errors, pods_wait, replicas_errors, stateful_set_errors
+from headgate.gates.queues import (
     RESERVED,
+    cluster_queue_errors,
+    cohort_errors,
+    flavor_errors,
     pod_set_change_errors,
     template_errors,
     workload_change_errors,
     workload_errors,
 )
-from headgate.gates.pods import gated_if_managed, pod_errors
-from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
-from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
 from headgate.gates.volcano import default_pod_group, default_queue, gated_by_queue, validate_pod_group, validate_queue
 from headgate.model.admission import (
     AdmissionAllowed,
@@ -40,10 +41,10 @@ from headgate.model.admission import (
     WebhookSettings,
     WithLookups,
 )
-from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
 from headgate.model.objects import Classes, PriorityClass
+from headgate.model.pod import Workload
 from headgate.model.queues import (
     ClusterQueue,
     Cohort,
@@ -52,7 +53,7 @@ from headgate.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
+from headgate.model.settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 
 
 def class_to_fill_in(workload: Workload, classes: Classes) -> str:

@@ -6,8 +6,8 @@
   server.
 * `api_front` serves the small Kubernetes, `data_dir` keeps what must outlive it.
 * `worker_clusters` is the same for other clusters: a connection for each, with the kubeconfig of `kubeconfig_source`.
-* `webhooks` serves the handlers of `gates.webhooks`; `webhook_certificates` and `certificates` look after its TLS.
-* `metrics` (a new series and its help text), `logs`, `health`, `recorder`, `plugin_isolation`, `plugin_timing`.
+* `webhooks` serves the handlers of `gates.webhooks`, with its certificate; `certificates` makes and loads such.
+* `metrics` (a new series and its help text), `logs`, `health` (pages, who may read them), `recorder`, `plugin_calls`.
 
-Tests: `tests/live`, one file per module; `tests/conformance` compares a live process with the simulator.
+Tests: `tests/live`; `tests/conformance` compares a live process with the simulator.
 """

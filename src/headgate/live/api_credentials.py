@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from headgate.apiserver.users import AUTHENTICATED, ClientIdentity, account_of, groups_of
+from headgate.apiserver.messages import AUTHENTICATED, ClientIdentity, account_of, groups_of
 from headgate.live.certificates import ClusterCertificates, made_for_cluster
+from headgate.live.health import certified_user
 from headgate.live.http_server import HttpRequest
-from headgate.live.page_access import certified_user
 
 ADMINISTRATOR = "headgate-admin"
 ADMINISTRATORS = "system:masters"

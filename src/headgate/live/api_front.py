@@ -26,12 +26,11 @@ from headgate.apiserver.authorization import AuthorizationMode
 from headgate.apiserver.handlers.decoding import APPLY
 from headgate.apiserver.handlers.deletion import DeferredDeletion
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
-from headgate.apiserver.messages import Json, Request, Response, UserDetails
+from headgate.apiserver.messages import ANONYMOUS, ClientIdentity, Json, Request, Response, UserDetails, groups_of
 from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import PROBES, ApiServer
 from headgate.apiserver.status import ApiError, bad_request, failure, timed_out, unauthorized
 from headgate.apiserver.storage import Collection
-from headgate.apiserver.users import ANONYMOUS, ClientIdentity, groups_of
 from headgate.apiserver.webhook_calls import CallsNeeded, WebhookAnswers, WebhookCall
 from headgate.live.api_credentials import Administrator, bearer_token, new_administrator, write_private
 from headgate.live.certificates import ServerTls, serves

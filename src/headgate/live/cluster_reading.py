@@ -13,9 +13,9 @@ from msgspec import Raw, Struct, structs
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.decode import MalformedAnswer, decode, decode_list
-from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.requests import Call, decode_status
+from headgate.api.wire import InvalidObject
 from headgate.live.access import Access
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
@@ -23,8 +23,8 @@ from headgate.live.credentials import CredentialsUnavailable
 from headgate.live.kubeconfig import InvalidKubeconfig, find_access, find_namespace, load_yaml, worker_access
 from headgate.live.kubeconfig_source import kubeconfig_in
 from headgate.model.keys import Key, Kind
-from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
+from headgate.model.queues import MultiKueueCluster
 from headgate.model.settings import Settings
 
 PAGE = 500  # objects

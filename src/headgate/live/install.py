@@ -11,17 +11,18 @@ from msgspec import Struct
 from headgate.api.install_manifests import (
     OURS,
     OWN_ACCOUNT,
+    SYSTEM_CLASS_NAMESPACES,
     Manifest,
     WebhookPlace,
     definitions,
     fleet_rights,
+    priority_policy,
     queue_definitions,
     rights,
     tenant_rights,
     volcano_definitions,
     webhook_configurations,
 )
-from headgate.api.priority_class_policy import SYSTEM_CLASS_NAMESPACES, priority_policy
 from headgate.api.requests import JSON, Call, decode_status
 from headgate.live.connection import HttpResponse
 from headgate.model.settings import DEFAULT_SCHEDULER_NAME

@@ -12,10 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from headgate.engine.distributions import Bounds, Distribution, Histogram, Labels
-from headgate.engine.extension_points import ADMISSION
 from headgate.engine.journal import Entry
-from headgate.live.plugin_timing import FAILED, PASSED
+from headgate.engine.metrics import ADMISSION, Bounds, Distribution, Histogram, Labels
+from headgate.live.plugin_calls import FAILED, PASSED
 from headgate.model.effects import Bind, Write
 from headgate.model.events import WriteError
 from headgate.model.keys import Kind

@@ -16,8 +16,8 @@ from enum import IntEnum
 from typing import Protocol
 
 from headgate.api.requests import Call, calls_for, trouble_of
-from headgate.engine.distributions import Labels
 from headgate.engine.in_flight import AwaitedPermits
+from headgate.engine.metrics import Labels
 from headgate.live.connection import AnswerLost, HttpResponse, NeverSent
 from headgate.live.informing import WAITED_FOR, InformWindow, WaitingNotes
 from headgate.model.effects import Bind, Create, Delete, EmitEvent, Evict, PatchStatus, Write

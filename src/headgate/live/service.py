@@ -21,18 +21,25 @@ from headgate.live.access import Access, is_loopback
 from headgate.live.certificates import ServerTls, follow, load_certificate, made_for, read_pem
 from headgate.live.client import Client
 from headgate.live.election import Clocks, Election, LeaseSettings
-from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json, reports
+from headgate.live.health import (
+    LIMITS,
+    Readiness,
+    ReviewedAccess,
+    everybody,
+    page_handler,
+    probes,
+    receipts_json,
+    reports,
+)
 from headgate.live.http_server import Listen, http_server
 from headgate.live.logs import Log, Outages, ReadProgress, Unwatched
 from headgate.live.loop import WallClock
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
-from headgate.live.page_access import ReviewedAccess
-from headgate.live.plugin_isolation import pre_enqueue_plugins
+from headgate.live.plugin_calls import pre_enqueue_plugins
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import ReflectorDependencies
 from headgate.live.term import LeaderTerm, TermDependencies
-from headgate.live.webhook_certificates import CertificateDependencies
-from headgate.live.webhooks import ReviewResponder, WebhookPlan, webhooks_served
+from headgate.live.webhooks import CertificateDependencies, ReviewResponder, WebhookPlan, webhooks_served
 from headgate.model.admission import WebhookSettings
 from headgate.model.settings import Role, Settings
 

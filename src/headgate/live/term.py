@@ -9,9 +9,9 @@ from typing import assert_never
 
 from msgspec import Raw, Struct
 
-from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
+from headgate.engine.metrics import PluginObserver, unwatched
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen, Subject
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
@@ -19,7 +19,7 @@ from headgate.live.logs import Log, ReadProgress, Unwatched
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps
 from headgate.live.metrics import Gauges, Metrics, seconds_of_attempts
 from headgate.live.performer import Performer, object_of
-from headgate.live.plugin_timing import Stopwatch
+from headgate.live.plugin_calls import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
 from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies, unrecorded

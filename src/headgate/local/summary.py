@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.live.logs import Fields, Log, LogLevel, LogStream
-from headgate.model.counting import counted
 from headgate.model.effects import Effect
 from headgate.model.events import Event, Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import ENDED, Pod
+from headgate.model.quantity import counted
 from headgate.model.queues import QueuedWorkload
 
 GATED, TERMINATING = "Gated", "Terminating"

@@ -1,37 +1,49 @@
-"""`headgate up`: clusters on this machine, each with an API server, the rest of a cluster, and Headgate."""
+"""`headgate up`: clusters on this machine, each with an API server, the rest of a cluster, and Headgate.
+
+The rest of a cluster are the controllers and kubelets of `world`, which ask the API server over HTTPS, on a clock.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
 from headgate.apiserver.authorization import AuthorizationMode
 from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.live.access import Access
 from headgate.live.api_credentials import merged, write_private
+from headgate.live.client import Client
 from headgate.live.data_dir import CannotSave, InvalidDataDir
 from headgate.live.http_server import CannotListen
-from headgate.live.logs import LogStream
-from headgate.live.loop import WallClock
+from headgate.live.logs import Log, LogStream, Outages
+from headgate.live.loop import EventQueue, Observation, Timers, WallClock
+from headgate.live.performer import Performer
+from headgate.live.reflector import Reflector, ReflectorDependencies
 from headgate.live.service import RunPlan, serve
 from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, stop_signal, with_names
 from headgate.live.term import BrokenEngine
 from headgate.local.servers import OWN_NAMESPACE, NoServer, StartedCluster, kube_apiserver, small_kubernetes
 from headgate.local.summary import ClusterSummary, DecisionLog
 from headgate.local.timeline import TimelinePlayer
-from headgate.local.world_loop import WorldLoop
+from headgate.model.effects import EmitEvent, WakeAt, Write
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable, WriteError
 from headgate.model.keys import Kind
 from headgate.model.settings import DEFAULT_SCHEDULER_NAME, Settings
-from headgate.simulator.cluster import usual_controllers
+from headgate.simulator.cluster import ControllerRunner, usual_controllers
+from headgate.simulator.observing import ObjectChange, kinds_of
 from headgate.simulator.scenario import ClusterPlan, InvalidScenario, Scenario
+from headgate.world import Controller
 
 SCHEDULERS = (DEFAULT_SCHEDULER_NAME, "default-scheduler")
 """Whose pods are scheduled unless a configuration says otherwise: there is no other scheduler."""
@@ -276,3 +288,100 @@ class _Session:
 
     def _tell(self, cluster: str, line: str) -> None:
         DecisionLog(self._view, cluster if len(self._running) > 1 else "", self._clock).warning(line)
+
+
+Learn = Callable[[Outcome], None]
+
+
+class Uncounted:
+    """Nobody counts what controllers write."""
+
+    def performed(self, write: Write, trouble: WriteError | None, seconds: float) -> None:
+        pass
+
+    def event_dropped(self) -> None:
+        pass
+
+    def note_merged(self) -> None:
+        pass
+
+
+class WorldLoop:
+    """Runs controllers as the simulator does, each with its own events. Pods are told before their owners, so that a
+    Job counts no pod twice when it is first seen.
+    """
+
+    def __init__(self, access: Access, controllers: Sequence[Controller], clock: WallClock, log: Log) -> None:
+        self._client = Client(access, time.monotonic, time.time, asyncio.sleep)
+        self._runners = [ControllerRunner(controller) for controller in controllers]
+        self._kinds = tuple(dict.fromkeys((Kind.POD, *(kind for each in controllers for kind in each.reads))))
+        self._clock, self._log = clock, log
+        self._events = EventQueue(self._kinds)
+        self._timers = Timers(clock, self._events.tell, clock.speed)
+        self._alarms: dict[str, tuple[Callable[[], None], bool]] = {}  # what timers call, and whether they are idle
+        self._numbers = count()
+        self._performer = Performer(self._client, self._events.tell, Uncounted(), asyncio.sleep, time.monotonic)
+        self._learning: dict[int, Learn] = {}  # who learns of a write, by the identity of its effect
+        self.batches = 0  # of events, so far
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it will act again even if nobody else does."""
+        return bool(self._learning) or any(not idle for _, idle in self._alarms.values())
+
+    async def run(self) -> None:
+        """Goes on until cancelled."""
+        outages = Outages(self._log)
+        dependencies = ReflectorDependencies(self._client, outages, self._log, asyncio.sleep, random.random, _unnoticed)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for kind in self._kinds:
+                    group.create_task(Reflector(kind, dependencies, self._observe, self._events.listed).run())
+                group.create_task(self._performer.run())
+                group.create_task(self._act())
+        finally:
+            self._timers.clear()
+            self._client.close()
+
+    def _observe(self, event: Observation, _raw: Raw) -> None:
+        self._events.observe(event)
+
+    async def _act(self) -> None:
+        while True:
+            changes: list[ObjectChange] = []
+            for event in await self._events.next():
+                match event:
+                    case Observed() | Gone():
+                        changes.append(event)
+                    case Unreadable(key, uid):
+                        changes.append(Gone(key, uid))
+                    case TimerFired(timer):
+                        self._alarms.pop(timer)[0]()
+                    case Outcome(effect):
+                        self._learning.pop(id(effect))(event)
+            self.batches += 1
+            self._distribute(changes)
+            now = self._clock()
+            for runner in self._runners:
+                runner.run(self._write, now, self._wake)
+
+    def _distribute(self, changes: Sequence[ObjectChange]) -> None:
+        if not changes:
+            return
+        kinds = kinds_of(changes)
+        for runner in self._runners:
+            runner.observe(changes, kinds)
+
+    def _write(self, effect: Write, now: float, learn: Learn) -> None:
+        if not isinstance(effect, EmitEvent):  # of which nobody learns anything
+            self._learning[id(effect)] = learn  # the effect lives until its outcome is told
+        self._performer.submit(effect)
+
+    def _wake(self, at: float, event: Callable[[], None], idle: bool = False) -> None:
+        timer = str(next(self._numbers))
+        self._alarms[timer] = (event, idle)
+        self._timers.set(WakeAt(at, timer, idle))
+
+
+def _unnoticed(_kind: Kind) -> None:
+    """A watch that was opened again is nothing to tell."""

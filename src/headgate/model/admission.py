@@ -15,7 +15,7 @@ from msgspec import Struct
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import PodShape
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 Json = dict[str, Any]
 P = TypeVar("P")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from headgate.model.affinity import NodeTerm
 from headgate.model.keys import Key, Kind
+from headgate.model.node import NodeTerm
 
 
 class ClaimName(Struct, frozen=True, gc=False):

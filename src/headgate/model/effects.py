@@ -7,9 +7,8 @@ from enum import StrEnum
 
 from msgspec import Raw, Struct
 
-from headgate.model.affinity import Toleration
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Target
+from headgate.model.keys import Condition, Key, Target
+from headgate.model.node import Toleration
 from headgate.model.pod import Phase
 from headgate.model.queues import FlavorDebt, GateStatus, QueuedWorkloadStatus
 from headgate.model.resources import Resources

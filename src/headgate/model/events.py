@@ -7,9 +7,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from headgate.model.effects import Write
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.objects import Object
+from headgate.model.pod import GroupKey
 
 
 class Observed(Struct, frozen=True, gc=False):

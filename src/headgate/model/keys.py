@@ -1,4 +1,4 @@
-"""Which object is meant: kinds, keys, and the exact object a write was decided on."""
+"""What objects of every kind have: kind and key, conditions, and the exact object a write is decided on."""
 
 from __future__ import annotations
 
@@ -64,3 +64,12 @@ class Target(Struct, frozen=True, gc=False):
     key: Key
     uid: str
     version: str = ""
+
+
+class Condition(Struct, frozen=True, gc=False, cache_hash=True):
+    type: str
+    status: str
+    reason: str
+    message: str
+    at: float  # when its status last changed
+    generation: int | None = None  # of the object it was said of, where that is told

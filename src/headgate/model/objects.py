@@ -1,4 +1,4 @@
-"""The remaining kinds the engine and the world read."""
+"""The remaining kinds the engine and the world read: those that own pods, and those that say something about pods."""
 
 from __future__ import annotations
 
@@ -7,16 +7,106 @@ from collections.abc import Iterable, Mapping
 from msgspec import Raw, Struct
 
 from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volume, VolumeClaim
-from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
-from headgate.model.limits import LimitRange, RuntimeClass
-from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
-from headgate.model.node import Node
-from headgate.model.owners import CronJob, ReplicaOwner, Service
-from headgate.model.pod import Pod, PodTemplate
-from headgate.model.queues import QueuedWorkload, QueueObject
+from headgate.model.node import Node, Selector
+from headgate.model.pod import Pod, PodTemplate, Workload
+from headgate.model.queues import MultiKueueCluster, MultiKueueConfig, QueuedWorkload, QueueObject
+from headgate.model.resources import Resources
 from headgate.model.selectors import Requirement
 from headgate.model.volcano import VolcanoQueue
+
+
+class Service(Struct, frozen=True, gc=False):
+    """`selector` empty selects nothing."""
+
+    key: Key
+    uid: str
+    version: str
+    selector: Mapping[str, str]
+
+
+class ReplicaOwner(Struct, frozen=True, gc=False):
+    """A ReplicaSet, Deployment, StatefulSet or ReplicationController."""
+
+    key: Key
+    uid: str
+    version: str
+    selector: Selector
+    labels: Mapping[str, str] = {}
+    owner: Target | None = None  # its controller, where that is of a kind we know
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class Replicas(ReplicaOwner, frozen=True, gc=False):
+    """A ReplicaSet, Deployment or StatefulSet: so many pods of one template."""
+
+    replicas: int = 1
+    template: Raw = Raw(b"{}")  # spec.template, verbatim; of one that wants no pods, left out
+    deleted: float | None = None
+    generation: int = 0
+
+
+class StatefulSet(Replicas, frozen=True, gc=False):
+    """Pods that are numbered, and each replaced by one of the same name."""
+
+    annotations: Mapping[str, str] = {}
+    pods: PodTemplate = PodTemplate()
+    in_order: bool = True  # each pod waits until the one before it is ready
+    spec: Raw = Raw(b"")  # verbatim, of one that names a queue
+
+
+class CronJob(Struct, frozen=True, gc=False):
+    """Jobs of one template, created by a schedule."""
+
+    key: Key
+    uid: str
+    version: str
+    created: float
+    schedule: str
+    template: Raw  # spec.jobTemplate, verbatim
+    time_zone: str = ""
+    suspended: bool = False
+    concurrency: str = "Allow"  # or Forbid, or Replace
+    starting_deadline: int | None = None  # seconds after which a missed Job is not started any more
+    keeps_succeeded: int = 3  # Jobs that have ended
+    keeps_failed: int = 1
+    last_scheduled: float | None = None
+    deleted: float | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class Bounds(Struct, frozen=True, gc=False):
+    """Between which amounts must lie, and what who says nothing gets; of a resource not named nothing is said."""
+
+    max: Resources = Resources()
+    min: Resources = Resources()
+    default: Resources = Resources()  # limits
+    default_request: Resources = Resources()
+
+
+class LimitRange(Struct, frozen=True, gc=False):
+    """Bounds for every container and for every pod of its namespace, in the order they are listed."""
+
+    key: Key
+    uid: str
+    version: str
+    containers: tuple[Bounds, ...] = ()
+    pods: tuple[Bounds, ...] = ()
+
+
+class RuntimeClass(Struct, frozen=True, gc=False):
+    """`overhead` is what every pod that it runs takes besides its containers."""
+
+    key: Key
+    uid: str
+    version: str
+    overhead: Resources = Resources()
 
 
 class Namespace(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""Queues, their quota, and the workloads that wait in them: the kinds of the group kueue.x-k8s.io."""
+"""The kinds of the group kueue.x-k8s.io: queues, their quota, the workloads that wait in them, and worker clusters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from enum import StrEnum
 
 from msgspec import Struct, structs
 
-from headgate.model.affinity import Toleration
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Target
+from headgate.model.keys import Condition, Key, Target
 from headgate.model.kueue_names import ALLOWED_FLAVORS, ELASTIC_JOB, SLICE_OF
-from headgate.model.needs import TemplateNeeds
-from headgate.model.node import Taint
+from headgate.model.node import Taint, Toleration
 from headgate.model.pod import PodShape
-from headgate.model.resources import Resources
+from headgate.model.resources import Resources, TemplateNeeds
 from headgate.model.selectors import Requirement
 
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
@@ -458,3 +455,41 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
 
 
 QueueObject = ClusterQueue | LocalQueue | Cohort | ResourceFlavor | WorkloadPriorityClass | AdmissionCheck
+
+
+class MultiKueueCluster(Struct, frozen=True, gc=False):
+    """A worker cluster. Of `secret` and `path` at most one is set: where its kubeconfig is.
+
+    `secret` names a Secret in our own namespace. Neither is set where the cluster is described in another way.
+    """
+
+    key: Key
+    uid: str
+    version: str
+    secret: str = ""
+    path: str = ""
+    conditions: tuple[Condition, ...] = ()
+    generation: int = 0
+    deleted: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class MultiKueueConfig(Struct, frozen=True, gc=False):
+    """The worker clusters that an admission check may use, in the order they are tried."""
+
+    key: Key
+    uid: str
+    version: str
+    clusters: tuple[str, ...] = ()
+    deleted: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key.name

@@ -9,14 +9,14 @@ from operator import and_, or_
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.model.affinity import PodTerm
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import PodTerm
 from headgate.model.pod import Pod
-from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain
 from headgate.placement.neighbours import Neighbours, PodQuery, TermRole
 from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Mask, SkewLimit
 from headgate.placement.scores import TOP_SCORE
+from headgate.placement.table import Amounts
 
 HARD_AFFINITY_WEIGHT = 1  # what an existing pod's required affinity adds to the score of a pod it speaks of
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.placement.columns import Amounts, padded
-from headgate.placement.table import NodeTable
+from headgate.placement.table import Amounts, NodeTable, padded
 
 NOWHERE = 0
 KEPT_KEYS = 256  # topology keys whose domains are kept

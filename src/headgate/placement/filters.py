@@ -1,16 +1,23 @@
-"""Where a pod cannot run for what a node is or runs, and why. Names and reasons are kube-scheduler's."""
+"""Where a pod cannot run for what a node is or runs, and why. Names and reasons are kube-scheduler's.
+
+What filters say of a node itself is a verdict, kept per demand and node and brought up to date for changed nodes only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from functools import reduce
+from operator import and_
+
+import numpy as np
 
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.pod import PodShape
 from headgate.model.selectors import Operator
-from headgate.placement.columns import times
-from headgate.placement.plugins import Each, LoadFilter, Mask, NodeFilter, Rows
-from headgate.placement.table import PODS, NodeTable, port_name
+from headgate.placement.domains import Domains
+from headgate.placement.plugins import Each, LabelFilter, LoadFilter, Mask, NodeFilter, Rows
+from headgate.placement.table import PODS, Amounts, NodeTable, padded, port_name, times
 
 ON_NODES = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED})
 ON_ROOM = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.ROOM_FREED})
@@ -139,3 +146,79 @@ class NodeResourcesFit:
 
 NODE_FILTERS: tuple[NodeFilter, ...] = (NodeName(), NodeUnschedulable(), TaintToleration(), NodeAffinity())
 LOAD_FILTERS: tuple[LoadFilter, ...] = (NodePorts(), NodeResourcesFit())
+
+
+KEPT_DEMANDS = 1024
+PASSES = 0
+
+
+class Verdict:
+    """One filter's answer to one demand: a reason code for each row, 0 where the node passes."""
+
+    def __init__(self) -> None:
+        self.codes: Amounts = np.zeros(0, dtype=np.int64)
+        self.reasons: list[str] = [""]  # by code
+        self.everywhere = False  # every node passes
+        self.cursor = -1
+
+    def code_of(self, reason: str | None) -> int:
+        if reason is None:
+            return PASSES
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        return self.reasons.index(reason)
+
+
+class Verdicts:
+    def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
+        self.rule = rule
+        self._nodes = nodes
+        self._labels = Domains(nodes)
+        self._by_demand: dict[Hashable, Verdict] = {}
+
+    def passes(self, shape: PodShape, rows: Rows) -> Each | None:
+        """Where the filter lets the pod pass; None for everywhere."""
+        verdict = self._current(shape)
+        return None if verdict is None or verdict.everywhere else verdict.codes[rows] == PASSES
+
+    def demands(self, shape: PodShape, rows: Rows) -> Iterator[tuple[str, Mask]]:
+        """Each reason there is for a refusal, and where it does not apply."""
+        verdict = self._current(shape)
+        if verdict is None:
+            return
+        for code, reason in enumerate(verdict.reasons[1:], start=1):
+            yield reason, verdict.codes[rows] != code
+
+    def _current(self, shape: PodShape) -> Verdict | None:
+        demand = self.rule.demand(shape)
+        if demand is None:
+            return None
+        verdict = self._by_demand.get(demand)
+        if verdict is None:
+            verdict = self._by_demand[demand] = Verdict()
+            self._forget_oldest()
+        if verdict.cursor != self._nodes.node_changes.end:
+            self._refresh(verdict, shape)
+        return verdict
+
+    def _refresh(self, verdict: Verdict, shape: PodShape) -> None:
+        verdict.codes = padded(verdict.codes, len(self._nodes.nodes))
+        for row in self._worth_asking(verdict, shape):
+            node = self._nodes.nodes[row]
+            verdict.codes[row] = PASSES if node is None else verdict.code_of(self.rule.refusal(shape, node))
+        verdict.cursor = self._nodes.node_changes.end
+        verdict.everywhere = not verdict.codes.any()
+
+    def _worth_asking(self, verdict: Verdict, shape: PodShape) -> Iterable[int]:
+        """The rows that changed; of a demand never heard before those with the labels, all others being refused."""
+        if verdict.cursor >= 0 or not isinstance(self.rule, LabelFilter):
+            return self._nodes.rows_changed_since(verdict.cursor)
+        having = [self._labels.of(key).having(values) for key, values in self.rule.needed(shape)]
+        asked: Mask = reduce(and_, having, self._nodes.alive)
+        verdict.codes = (self._nodes.alive & ~asked) * verdict.code_of(self.rule.reason)
+        rows: list[int] = np.flatnonzero(asked).tolist()
+        return rows
+
+    def _forget_oldest(self) -> None:
+        if len(self._by_demand) > KEPT_DEMANDS:
+            del self._by_demand[next(iter(self._by_demand))]

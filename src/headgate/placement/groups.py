@@ -8,16 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct, structs
 
-from headgate.model.counting import counted
 from headgate.model.pod import Pod
-from headgate.placement.columns import Amounts
+from headgate.model.quantity import counted
 from headgate.placement.domains import NOWHERE
 from headgate.placement.filters import ON_NODES, ON_ROOM
-from headgate.placement.packing import other_orders, packed
+from headgate.placement.packing import free_capacity, is_plain, other_orders, packed
 from headgate.placement.placer import NoPlacement, Placement, Placer
-from headgate.placement.plain import free_capacity, is_plain
 from headgate.placement.plugins import Mask
-from headgate.placement.table import NodeTable
+from headgate.placement.table import Amounts, NodeTable
 from headgate.placement.trial import PlacementTrial, TrialPlacements
 
 RULE = "GangScheduling"

@@ -10,13 +10,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.affinity import PodTerm, Selector
+from headgate.model.node import PodTerm, Selector
 from headgate.model.pod import Pod
 from headgate.model.selectors import Operator
-from headgate.placement.columns import Amounts, padded
 from headgate.placement.domains import Domains
 from headgate.placement.nominations import Nominations
-from headgate.placement.table import NodeTable
+from headgate.placement.table import Amounts, NodeTable, padded
 
 T = TypeVar("T", bound=Hashable)
 Pair = tuple[str, str]

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.placement.columns import LARGEST_SUM, Amounts, Columns
 from headgate.placement.filters import ON_ROOM
 from headgate.placement.plugins import MANY, Each, Foresight, Mask, Rows
-from headgate.placement.table import ONE_POD, PODS, NodeTable
+from headgate.placement.table import LARGEST_SUM, ONE_POD, PODS, Amounts, Columns, NodeTable
 
 REASON = "node(s) had capacity reserved for nominated pods of higher or equal priority"
 

@@ -12,11 +12,20 @@ from msgspec import Struct
 
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import MANY, FieldScore, Foresight, Mask, PeerFilter, Refuser
-from headgate.placement.ranking import NO_PLACE, UNFIT, Ranking, RowRules, foremost, only, raised, score_of
-from headgate.placement.sampling import SampledNodes
+from headgate.placement.ranking import (
+    NO_PLACE,
+    UNFIT,
+    Ranking,
+    RowRules,
+    SampledNodes,
+    foremost,
+    only,
+    raised,
+    score_of,
+)
+from headgate.placement.table import Amounts
 
 SHOWN_REASONS = 12  # a message that lists hundreds of taints helps nobody
 

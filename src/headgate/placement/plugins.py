@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts
-from headgate.placement.table import NodeTable
+from headgate.placement.table import Amounts, NodeTable
 
 Mask = NDArray[np.bool_]
 Rows = Any

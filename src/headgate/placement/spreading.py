@@ -11,15 +11,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.affinity import PodTerm, Spread, selects
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.node import PodTerm, Spread, selects
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain, Totals
+from headgate.placement.filters import Verdicts
 from headgate.placement.neighbours import Neighbours, PodQuery
 from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Mask, SkewLimit
 from headgate.placement.scores import TOP_SCORE
-from headgate.placement.verdicts import Verdicts
+from headgate.placement.table import Amounts
 
 KEPT_GROUNDS = 256
 HOSTNAME = "kubernetes.io/hostname"

@@ -16,10 +16,9 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts, Columns
+from headgate.placement.filters import Verdicts
 from headgate.placement.plugins import Foresight, Mask, NodeFilter
-from headgate.placement.table import NodeTable
-from headgate.placement.verdicts import Verdicts
+from headgate.placement.table import Amounts, Columns, NodeTable
 
 ON_PLACES = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.CLAIMS_CHANGED})
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

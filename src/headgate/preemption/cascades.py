@@ -6,13 +6,11 @@ import numpy as np
 from msgspec import structs
 
 from headgate.model.pod import PodShape
-from headgate.placement.columns import Amounts
+from headgate.placement.packing import allowed_rows, asked_of
 from headgate.placement.placer import Placer
-from headgate.placement.plain import allowed_rows, asked_of
-from headgate.preemption.budgets import Budgets
-from headgate.preemption.candidates import Candidates
-from headgate.preemption.coverage import Coverage
-from headgate.preemption.loads import Units
+from headgate.placement.table import Amounts
+from headgate.preemption.budgets import Budgets, Coverage
+from headgate.preemption.candidates import Candidates, Units
 from headgate.preemption.lockstep import every_node, slack_by_row
 from headgate.preemption.policies import LEAST_LOSS, VictimPolicy, only, work_lost
 from headgate.preemption.steps import Solution

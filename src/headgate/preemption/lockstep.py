@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
-from headgate.placement.columns import Amounts
-from headgate.placement.plain import asked_of
+from headgate.placement.packing import asked_of
 from headgate.placement.plugins import Mask
-from headgate.preemption.candidates import Candidates, Shares
-from headgate.preemption.coverage import Coverage
-from headgate.preemption.loads import Units
+from headgate.placement.table import Amounts
+from headgate.preemption.budgets import Coverage
+from headgate.preemption.candidates import Candidates, Shares, Units
 from headgate.preemption.plain import not_reprieved
 from headgate.preemption.policies import Order, Outcomes, VictimPolicy, by_importance, only
 from headgate.preemption.units import Flags

@@ -9,18 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts, ChangeLog, Columns, times
 from headgate.placement.filters import NodePorts
-from headgate.placement.packing import other_orders, packed
+from headgate.placement.packing import RowCapacity, allowed_rows, asked_of, other_orders, packed
 from headgate.placement.placer import Placer
-from headgate.placement.plain import RowCapacity, allowed_rows, asked_of
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import Ranking, RowRules
-from headgate.placement.table import PODS, NodeTable
-from headgate.preemption.candidates import Candidates, Shares
-from headgate.preemption.loads import After, Units
+from headgate.placement.table import PODS, Amounts, ChangeLog, Columns, NodeTable, times
+from headgate.preemption.candidates import After, Candidates, Shares, Units
+from headgate.preemption.steps import Placements, SearchDomain
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import Placements, SearchDomain
 
 
 def not_reprieved(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:

@@ -8,11 +8,10 @@ from headgate.model.pod import Pod
 from headgate.placement.placer import Placement, Placer
 from headgate.placement.trial import PlacementTrial
 from headgate.preemption.receipts import Receipt, VictimLine
-from headgate.preemption.search import ON_CANDIDATES, ON_NEIGHBOURS, NoPlan, Plan, Preemption
-from headgate.preemption.searching import Preemptor
+from headgate.preemption.search import ON_CANDIDATES, ON_NEIGHBOURS, NoPlan, Plan, Preemption, Preemptor
 from headgate.preemption.solver.problem import Criterion
+from headgate.preemption.steps import SearchDomain, group_domains
 from headgate.preemption.units import Unit
-from headgate.preemption.worlds import SearchDomain, group_domains
 
 POLICY = "pod by pod"
 

@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from headgate.placement.columns import Amounts
-from headgate.preemption.candidates import Candidates
-from headgate.preemption.loads import Units
+from headgate.placement.table import Amounts
+from headgate.preemption.candidates import Candidates, Units
 from headgate.preemption.solver.problem import NOBODY, SUM_OFFSET
 from headgate.preemption.units import ALONE, Times
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
+from headgate.model.pod import GroupKey
 from headgate.preemption.policies import VictimPolicy, gangs_broken, victims
 from headgate.preemption.solver.problem import NOBODY, SUM_OFFSET, Criterion
 from headgate.preemption.steps import Solution

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from headgate.model.affinity import PodTerm, Spread
 from headgate.model.keys import Key
+from headgate.model.node import PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
 from headgate.model.selectors import selects
 from headgate.placement.groups import place_group
@@ -16,10 +16,9 @@ from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import PlacementTrial
-from headgate.preemption.candidates import Candidates
-from headgate.preemption.loads import Units
+from headgate.preemption.candidates import Candidates, Units
+from headgate.preemption.steps import Placements, SearchDomain
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import Placements, SearchDomain
 
 
 class Bystanders:

@@ -9,11 +9,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
-from headgate.placement.columns import Amounts, Columns, padded
-from headgate.placement.table import PODS, NodeTable
+from headgate.model.pod import GroupKey, Pod
+from headgate.placement.table import PODS, Amounts, Columns, NodeTable, padded
 
 FIRST_LINES = 256
 NOWHERE = -1

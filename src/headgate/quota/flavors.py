@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from headgate.model.affinity import NodeTerm, Toleration
-from headgate.model.node import Taint, TaintEffect
+from headgate.model.node import NodeTerm, Taint, TaintEffect, Toleration
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,

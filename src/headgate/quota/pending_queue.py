@@ -433,6 +433,10 @@ class PendingQueue:
         self._taken, self._woken_meanwhile = first, False
         return first
 
+    def put_back(self) -> None:
+        """The head was not decided; it is still the head, unless an earlier one comes."""
+        self._taken = None
+
     def bring_back(self, key: Key, why: Requeue, progress: Progress | None, refusal: ClassRefusal) -> bool:
         """Requeues the head, which was refused like this; False when it is inadmissible now."""
         pending, self._taken = self._taken, None

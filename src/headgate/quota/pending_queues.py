@@ -116,7 +116,7 @@ class PendingQueues:
             self._mark_dirty(home)
 
     def heads(self) -> list[PendingWorkload]:
-        """The head of each queue in the dirty trees. Each must be settled before the next call."""
+        """The head of each queue in the dirty trees. Each must be settled or put back before the next call."""
         self._wake_up()
         self._settle()
         self.cycle += 1
@@ -128,6 +128,11 @@ class PendingQueues:
             self._reprice()
             heads = self._take()
         return heads
+
+    def put_back(self, head: PendingWorkload) -> None:
+        """The head was not decided, and is one of the heads of the next cycle."""
+        self._queues[head.queue].put_back()
+        self._mark_dirty(head.queue)
 
     def refused(
         self,

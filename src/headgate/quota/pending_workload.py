@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from headgate.model.keys import Key
 from headgate.model.queues import CheckState, QueuedWorkload
-from headgate.model.quota_settings import QuotaSettings, RequeueTime
+from headgate.model.settings import QuotaSettings, RequeueTime
 from headgate.quota.requests import NO_ADJUSTMENTS, Adjustments, PodSetRequests, pod_set_requests_of, problem_of
 
 FROM_THE_START = -1

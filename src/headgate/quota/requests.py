@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from headgate.model.limits import Bounds, LimitRange
-from headgate.model.needs import ContainerNeeds, PodParts, TemplateNeeds, is_asked_of_whole_pods, total_requests
+from headgate.model.objects import Bounds, LimitRange
 from headgate.model.pod import PodShape
 from headgate.model.quantity import LARGEST
 from headgate.model.queues import PodSet, QueuedWorkload
-from headgate.model.quota_settings import QuotaSettings, Transformation
-from headgate.model.resources import Resources
+from headgate.model.resources import (
+    ContainerNeeds,
+    PodParts,
+    Resources,
+    TemplateNeeds,
+    is_asked_of_whole_pods,
+    total_requests,
+)
+from headgate.model.settings import QuotaSettings, Transformation
 from headgate.quota.ledger import Reservation
 from headgate.quota.tree import FlavorResource, Usage, usage_of
 

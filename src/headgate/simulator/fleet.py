@@ -13,8 +13,7 @@ from headgate.engine.journal import Journal
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE, MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD
-from headgate.model.objects import Job
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.settings import MultiKueueSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from headgate.engine.journal import Entry, Journal
+from headgate.engine.scheduler.events import named
 from headgate.engine.scheduler.groups import Described, Groups
-from headgate.engine.scheduler.preemption_events import named
 from headgate.model.effects import (
     Bind,
     Effect,
@@ -19,11 +19,10 @@ from headgate.model.effects import (
     RemoveGate,
 )
 from headgate.model.events import Gone, Observed, Outcome, WriteError
-from headgate.model.groups import Gang, GroupKey, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object, PriorityClass
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Gang, GroupKey, Pod, PodShape, PreemptionMode, Workload
 from headgate.model.volcano import QUEUE_GATES, queue_named
 from headgate.simulator.observing import ObjectChange
 

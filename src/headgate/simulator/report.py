@@ -12,10 +12,10 @@ from msgspec import Struct
 from headgate.api.kinds import RESOURCES
 from headgate.apiserver import Json
 from headgate.engine.journal import Entry
-from headgate.model.counting import duration_text
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Kind
 from headgate.model.pod import Phase, Pod
+from headgate.model.quantity import duration_text
 from headgate.simulator.clients import AmbiguousKind, Kubectl, reference_dict
 from headgate.simulator.observing import ObjectChange
 from headgate.simulator.scenario import Expectation, InvalidScenario, Scenario

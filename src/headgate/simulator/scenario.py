@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
-from headgate.model.counting import duration_text
+from headgate.model.quantity import duration_text
 from headgate.model.settings import ONE_CLUSTER, Role, Settings
 from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
 from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from headgate.api.kinds import RESOURCES
 from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.model.counting import duration_text
 from headgate.model.events import Observed
 from headgate.model.keys import Key
+from headgate.model.quantity import duration_text
 from headgate.model.settings import Role
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster

@@ -41,24 +41,3 @@ class SuggestingGroup(click.Group):
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Commands: {', '.join(known)}."
             raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
-
-
-PORT = click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; 0, the default: a free one."
-)
-WRITTEN_KUBECONFIG = click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("headgate.kubeconfig"),
-    show_default=True,
-    help="Where to write the kubeconfig of its administrator; only you can read it.",
-)
-AUTHORIZATION_MODE = click.option(
-    "--authorization-mode",
-    "mode",
-    type=click.Choice(["AlwaysAllow", "RBAC"]),
-    default="AlwaysAllow",
-    show_default=True,
-    help="Who decides what a client may do: nobody, or Roles and their bindings, as on a real cluster.",
-)

@@ -15,7 +15,7 @@ import click
 from headgate.ui.arguments import SuggestingGroup
 
 COMMANDS = {  # by name: the module, the command in it, and its line of help
-    "apiserver": ("headgate.ui.apiserver_command", "apiserver", "Serve a small Kubernetes, without pods that run."),
+    "apiserver": ("headgate.ui.up_command", "apiserver", "Serve a small Kubernetes, without pods that run."),
     "install": ("headgate.ui.install_command", "install", "Install CRDs, RBAC and webhooks."),
     "explain": ("headgate.ui.explain", "explain", "Explain a decision."),
     "run": ("headgate.ui.run_command", "run", "Run on a cluster: quota, integrations, scheduler."),

@@ -183,8 +183,8 @@ def run(
     # Imported late, because the HTTP client takes a while to import and help should be fast.
     from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
+    from headgate.ui.output import cluster_reading  # noqa: PLC0415
     from headgate.ui.plugins import InstalledPlugins  # noqa: PLC0415
-    from headgate.ui.progress import cluster_reading  # noqa: PLC0415
 
     flags = Flags(
         kubeconfig=kubeconfig,

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.model.counting import counted, duration_text
+from headgate.model.quantity import counted, duration_text
 from headgate.simulator import (
     Faults,
     Interrupted,
@@ -23,9 +23,8 @@ from headgate.simulator import (
     run,
     uncontrolled_kinds,
 )
-from headgate.ui.output import JSON, TABLE, echo_document, output_option, styled, table
+from headgate.ui.output import JSON, TABLE, echo_document, output_option, progress_bar, styled, table
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import progress_bar
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # a run keeps nearly all it allocates, so collections find little

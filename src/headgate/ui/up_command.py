@@ -1,4 +1,4 @@
-"""`headgate up`: a cluster on this machine, with Headgate on it."""
+"""`headgate up`, a cluster on this machine with Headgate on it, and `headgate apiserver`, its API server by itself."""
 
 from __future__ import annotations
 
@@ -13,13 +13,34 @@ import click
 import yaml
 
 from headgate.model.quantity import InvalidQuantity, parse_quantity
-from headgate.ui.arguments import AUTHORIZATION_MODE, DNS_NAME, PORT, WRITTEN_KUBECONFIG
+from headgate.ui.arguments import DNS_NAME
 
 ASSETS = "KUBEBUILDER_ASSETS"
 DEFAULT_NODES, DEFAULT_SHAPE = "20", "cpu=8,memory=32Gi"
 FASTEST = 10_000.0
 WRONG_INPUT = 2
 RESOURCE = re.compile(r"[A-Za-z0-9]([-._/A-Za-z0-9]*[A-Za-z0-9])?")
+
+
+PORT = click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; 0, the default: a free one."
+)
+WRITTEN_KUBECONFIG = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("headgate.kubeconfig"),
+    show_default=True,
+    help="Where to write the kubeconfig of its administrator; only you can read it.",
+)
+AUTHORIZATION_MODE = click.option(
+    "--authorization-mode",
+    "mode",
+    type=click.Choice(["AlwaysAllow", "RBAC"]),
+    default="AlwaysAllow",
+    show_default=True,
+    help="Who decides what a client may do: nobody, or Roles and their bindings, as on a real cluster.",
+)
 
 
 def read_shape(_context: click.Context, _parameter: click.Parameter, text: str) -> dict[str, str]:
@@ -261,3 +282,38 @@ class TerminalView:
 def _greeting(kubeconfig: Path, clusters: Sequence[str]) -> list[str]:
     contexts = [f"contexts: {', '.join(clusters)}"] if len(clusters) > 1 else []
     return ["Up. In another terminal, paste:", "", f"  export KUBECONFIG={kubeconfig}", "", *contexts]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headgate apiserver --port 6443 --kubeconfig ./kubeconfig
+      then, in another terminal: KUBECONFIG=./kubeconfig kubectl get nodes
+  headgate apiserver
+      on a free port, with the kubeconfig beside it
+"""
+)
+@PORT
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; loopback unless you mean it."
+)
+@WRITTEN_KUBECONFIG
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep objects and credentials there: what is acknowledged survives the process. Default: in memory only.",
+)
+@AUTHORIZATION_MODE
+def apiserver(*, port: int, host: str, kubeconfig: Path, data_dir: Path | None, mode: str) -> None:
+    """Serve a small Kubernetes until Ctrl-C: API server only, over TLS; empty unless its data are kept.
+
+    kubectl and client libraries can use it; nothing runs pods there. Exits with 0 when stopped, 2 for wrong input,
+    1 where it cannot listen.
+    """
+    # Imported late, because help should be fast.
+    from headgate.apiserver.authorization import AuthorizationMode  # noqa: PLC0415
+    from headgate.live.api_front import start_apiserver  # noqa: PLC0415
+    from headgate.live.http_server import Listen  # noqa: PLC0415
+
+    sys.exit(start_apiserver(Listen(host, port), kubeconfig.resolve(), data_dir, AuthorizationMode(mode), click.echo))

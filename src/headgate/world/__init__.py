@@ -10,8 +10,7 @@ from headgate.world.cron_jobs import CronJobController
 from headgate.world.disruptions import DisruptionController
 from headgate.world.jobs import JobController
 from headgate.world.nodes import InvalidBehaviour, Kubelet, NodeLifecycle, behaviour_of
-from headgate.world.replica_sets import DeploymentController, ReplicaSetController
-from headgate.world.stateful_sets import StatefulSetController
+from headgate.world.replica_sets import DeploymentController, ReplicaSetController, StatefulSetController
 
 __all__ = [
     "Controller",

@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from headgate.api.jobs import job_from_template
+from headgate.api.owners import job_from_template
 from headgate.api.wire import format_time
 from headgate.model.effects import CronJobProgress, Delete, Effect, PatchStatus, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Kind
-from headgate.model.objects import Job
-from headgate.model.owners import CronJob
+from headgate.model.objects import CronJob, Job
 from headgate.world.controller import PERMANENT
 
 UTC_NAMES = frozenset({"", "UTC", "Etc/UTC"})

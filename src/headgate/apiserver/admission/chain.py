@@ -9,11 +9,10 @@ from msgspec import Struct, structs
 
 from headgate.apiserver.authorization import AccessAttributes, AccessDecision, Authorizer
 from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
-from headgate.apiserver.messages import Json, UserDetails
+from headgate.apiserver.messages import Groups, Json, UserDetails, groups_of
 from headgate.apiserver.registry import Registry, RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.users import Groups, groups_of
 from headgate.apiserver.webhook_calls import WebhookAnswers
 
 

@@ -35,11 +35,10 @@ from headgate.apiserver.cel import (
     evaluate_program,
     note_reads,
 )
-from headgate.apiserver.messages import Json
+from headgate.apiserver.messages import Json, account_user, groups_of
 from headgate.apiserver.selectors import LabelTest, object_selector
 from headgate.apiserver.status import StatusError, forbidden
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.users import account_user, groups_of
 
 POLICIES, BINDINGS = f"validatingadmissionpolicies.{GROUP}", f"validatingadmissionpolicybindings.{GROUP}"
 _CODES: Mapping[str, int] = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}

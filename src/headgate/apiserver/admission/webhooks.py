@@ -23,10 +23,9 @@ from headgate.apiserver.cel import (
     evaluate_program,
     note_reads,
 )
-from headgate.apiserver.messages import Json
+from headgate.apiserver.messages import Json, user_info
 from headgate.apiserver.selectors import LabelTest, object_selector
 from headgate.apiserver.status import ApiError, forbidden
-from headgate.apiserver.users import user_info
 from headgate.apiserver.webhook_calls import CallFailed, WebhookAnswer, WebhookCall, WebhookVerdict
 
 

@@ -13,8 +13,7 @@ import msgspec
 
 from headgate.apiserver.authorization.escalation import uncovered
 from headgate.apiserver.authorization.rbac import GROUP
-from headgate.apiserver.messages import Json
-from headgate.apiserver.users import ACCOUNTS_GROUP, AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from headgate.apiserver.messages import ACCOUNTS_GROUP, AUTHENTICATED, MASTERS, UNAUTHENTICATED, Json
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from headgate.apiserver.admission.chain import Catalog, Operation
-from headgate.apiserver.authorization.attributes import AccessAttributes
-from headgate.apiserver.authorization.rbac import ANY, GROUP, RbacAuthorizer, aggregated, url_matches
+from headgate.apiserver.authorization.rbac import ANY, GROUP, AccessAttributes, RbacAuthorizer, aggregated, url_matches
 from headgate.apiserver.field_errors import quote, same
-from headgate.apiserver.messages import Json
+from headgate.apiserver.messages import MASTERS, Json
 from headgate.apiserver.status import StatusError, forbidden, not_found
-from headgate.apiserver.users import MASTERS
 
 ROLES, BINDINGS = ("roles", "clusterroles"), ("rolebindings", "clusterrolebindings")
 _EVERYTHING: Sequence[Json] = (

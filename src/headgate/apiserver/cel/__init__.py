@@ -1,6 +1,5 @@
 """CEL as Kubernetes uses it: which expressions compile, what they read, what they return for a value."""
 
-from headgate.apiserver.cel.authorizer import ACCOUNT, AUTHORIZER, authorizer_value, deciding
 from headgate.apiserver.cel.expressions import (
     CompilationError,
     EvaluationError,
@@ -12,6 +11,7 @@ from headgate.apiserver.cel.expressions import (
     evaluate_program,
     field_path,
 )
+from headgate.apiserver.cel.functions import ACCOUNT, AUTHORIZER, authorizer_value, deciding
 from headgate.apiserver.cel.reads import Reads, note_reads
 from headgate.apiserver.cel.views import (
     EMBEDDED,

@@ -11,8 +11,7 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_option
 from msgspec import Struct
 
 from headgate.apiserver.caches import CEL_PROGRAMS, memoized
-from headgate.apiserver.cel.authorizer import AUTHORIZER, authorizer_functions
-from headgate.apiserver.cel.functions import kubernetes_functions
+from headgate.apiserver.cel.functions import AUTHORIZER, authorizer_functions, kubernetes_functions
 from headgate.apiserver.messages import Json
 
 _LONGEST_MESSAGE = 5 * 1024  # bytes a message expression may make

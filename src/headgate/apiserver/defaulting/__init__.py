@@ -7,11 +7,14 @@ from headgate.apiserver.defaulting.kinds import (
     JOB_NAME,
     NAME_LABELS,
     UID_LABELS,
+    default_deployment,
     default_job,
     default_namespace,
     default_node,
     default_priority_class,
+    default_replica_set,
     default_secret,
+    default_stateful_set,
     labelled_job,
     new_budget,
     new_job,
@@ -19,7 +22,6 @@ from headgate.apiserver.defaulting.kinds import (
     update_namespace,
 )
 from headgate.apiserver.defaulting.pods import Nanos, default_pod, nanos_of, new_pod, pod_total
-from headgate.apiserver.defaulting.workloads import default_deployment, default_replica_set, default_stateful_set
 
 __all__ = [
     "CONTROLLER_UID",

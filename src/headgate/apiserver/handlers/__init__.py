@@ -2,11 +2,16 @@
 
 from headgate.apiserver.handlers.decoding import (
     APPLY,
+    FieldValidation,
     as_json,
     decode_configuration,
     decode_object,
     decode_patch,
+    field_manager,
+    field_validation,
+    forced,
     valid_utf8,
+    validate_fields,
 )
 from headgate.apiserver.handlers.deletion import (
     FOREGROUND,
@@ -17,14 +22,6 @@ from headgate.apiserver.handlers.deletion import (
     Preconditions,
     decode_options,
 )
-from headgate.apiserver.handlers.field_validation import (
-    FieldValidation,
-    field_manager,
-    field_validation,
-    forced,
-    validate_fields,
-)
-from headgate.apiserver.handlers.pods import CONNECTED, bind, decode_binding, decode_eviction, evict, not_connected
 from headgate.apiserver.handlers.protobuf import MEDIA_TYPE as PROTOBUF
 from headgate.apiserver.handlers.reading import (
     ListScope,
@@ -34,9 +31,17 @@ from headgate.apiserver.handlers.reading import (
     list_objects,
     refuse_list_options,
 )
-from headgate.apiserver.handlers.reviews import Reviews
-from headgate.apiserver.handlers.scaling import SCALE, answer_scale
-from headgate.apiserver.handlers.tokens import ACCOUNTS, TOKEN, TokenIssuer
+from headgate.apiserver.handlers.reviews import ACCOUNTS, TOKEN, Reviews, TokenIssuer
+from headgate.apiserver.handlers.subresources import (
+    CONNECTED,
+    SCALE,
+    answer_scale,
+    bind,
+    decode_binding,
+    decode_eviction,
+    evict,
+    not_connected,
+)
 from headgate.apiserver.handlers.writing import Writer, get_existing
 
 __all__ = [

@@ -9,8 +9,7 @@ from msgspec import structs
 from headgate.apiserver.admission import AdmissionChain, WriteAdmission
 from headgate.apiserver.field_errors import IMMUTABLE, FieldError
 from headgate.apiserver.field_errors import invalid as invalid_field
-from headgate.apiserver.handlers.decoding import Patch, with_metadata
-from headgate.apiserver.handlers.field_validation import FieldValidation, validate_fields
+from headgate.apiserver.handlers.decoding import FieldValidation, Patch, validate_fields, with_metadata
 from headgate.apiserver.kubernetes_types import known_part
 from headgate.apiserver.managedfields import FieldTracker, unless_only_times_differ, with_fields, without_fields
 from headgate.apiserver.messages import Json

@@ -27,13 +27,16 @@ from headgate.apiserver.managedfields.paths import (
     outside,
     shown,
 )
-from headgate.apiserver.managedfields.shapes import ANY, Shape, kind_shape, resource_shape
 from headgate.apiserver.managedfields.typed import (
+    ANY,
     Comparison,
     InvalidValue,
+    Shape,
     compare,
     field_set,
+    kind_shape,
     merged,
+    resource_shape,
     validate,
     with_named_fields,
     without,

@@ -16,13 +16,12 @@ from headgate.engine.integrations.job_index import NotManaged
 from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.pod_group import group_of, is_standing, total_of
 from headgate.lifecycle.jobframework.stateful_set import workload_key
-from headgate.model.counting import counted
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import DEFAULT_QUEUE, GROUP_NAME, PREBUILT_WORKLOAD, QUEUE_NAME
-from headgate.model.objects import Job
-from headgate.model.owners import ReplicaOwner, StatefulSet
+from headgate.model.objects import Job, ReplicaOwner, StatefulSet
 from headgate.model.pod import Pod
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
+from headgate.model.quantity import counted
+from headgate.model.settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 
 KIND_NAMES: Mapping[Kind, str] = {
     Kind.JOB: "Job",

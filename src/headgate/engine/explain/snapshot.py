@@ -15,11 +15,10 @@ from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
 from headgate.model.keys import Key, Kind
-from headgate.model.objects import Job, Namespace, Object, PriorityClass
-from headgate.model.owners import ReplicaOwner, StatefulSet
+from headgate.model.objects import Job, Namespace, Object, PriorityClass, ReplicaOwner, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.cohorts import cohort_forest
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import PendingWorkload, has_rested, may_queue, ordered_at, pending_workload

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from headgate.engine.explain.explanation import WorkloadState
 from headgate.engine.explain.snapshot import ClusterSnapshot
-from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM
+from headgate.lifecycle.terminating import WAITING_FOR_ROOM
 from headgate.lifecycle.workload.checks import required_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
@@ -20,9 +20,9 @@ from headgate.lifecycle.workload.conditions import (
     REQUEUED,
     without,
 )
-from headgate.model.conditions import Condition
-from headgate.model.counting import counted, duration_text
+from headgate.model.keys import Condition
 from headgate.model.pod import Pod
+from headgate.model.quantity import counted, duration_text
 from headgate.model.queues import (
     Admission,
     CheckState,

@@ -24,10 +24,8 @@ from headgate.engine.quota.admission_cycle import (
     Waits,
     admit_all,
 )
-from headgate.model.affinity import Toleration
 from headgate.model.keys import Key
-from headgate.model.needs import TemplateNeeds
-from headgate.model.node import Taint
+from headgate.model.node import Taint, Toleration
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     ClusterQueue,
@@ -40,8 +38,8 @@ from headgate.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from headgate.model.quota_settings import QuotaSettings
-from headgate.model.resources import Resources
+from headgate.model.resources import Resources, TemplateNeeds
+from headgate.model.settings import QuotaSettings
 from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger, LocalUse, Reservation
 from headgate.quota.pending_queue import SPEAKS_FOR_CLASS, LocalUsage, Requeue

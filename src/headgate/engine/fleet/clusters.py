@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from headgate.fleet.nomination import Workers
+from headgate.fleet.replicas import Workers
 from headgate.lifecycle.workload.conditions import second
-from headgate.model.conditions import Condition
 from headgate.model.effects import AdmissionCheckStatus, Connect, Disconnect, MultiKueueClusterStatus, PatchStatus
 from headgate.model.events import RemoteConnection, RemoteState
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.kueue_names import MULTIKUEUE
-from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
-from headgate.model.queues import AdmissionCheck
+from headgate.model.queues import AdmissionCheck, MultiKueueCluster, MultiKueueConfig
 
 ACTIVE = "Active"
 CONFIG_KIND = "MultiKueueConfig"

@@ -13,11 +13,10 @@ from headgate.lifecycle.jobframework.stateful_set import workload_key
 from headgate.model.events import Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import PREBUILT_WORKLOAD
-from headgate.model.objects import Job, Namespace, Object
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, Namespace, Object, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 Part = Job | Pod | StatefulSet
 """An object that a job consists of."""

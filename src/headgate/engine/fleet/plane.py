@@ -10,12 +10,10 @@ from headgate.engine.deadlines import Deadlines, Timer
 from headgate.engine.fleet.clusters import WorkerClusters
 from headgate.engine.fleet.fleet_index import FleetIndex
 from headgate.engine.fleet.reconciler import FleetWorkload, Reconciliation
-from headgate.engine.fleet.troubles import DispatchTroubles, Trouble
-from headgate.engine.fleet.writes import HOME, FleetWrites, object_of
+from headgate.engine.fleet.writes import HOME, DispatchTroubles, FleetWrites, Trouble, object_of
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.planes import Number
-from headgate.fleet.nomination import Workers
-from headgate.fleet.replicas import Answer, Replica
+from headgate.engine.metrics import Number
+from headgate.fleet.replicas import Answer, Replica, Workers
 from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
 from headgate.lifecycle.workload.conditions import EVICTED, QUOTA_RESERVED
 from headgate.model.effects import (
@@ -44,10 +42,16 @@ from headgate.model.events import (
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
-from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
 from headgate.model.pod import Phase, Pod
-from headgate.model.queues import AdmissionCheck, CheckState, CheckStatus, QueuedWorkload
+from headgate.model.queues import (
+    AdmissionCheck,
+    CheckState,
+    CheckStatus,
+    MultiKueueCluster,
+    MultiKueueConfig,
+    QueuedWorkload,
+)
 from headgate.model.settings import Settings
 
 TIMER = "fleet"

@@ -10,16 +10,13 @@ from msgspec import Struct, structs
 from headgate.engine.fleet.fleet_index import Part, Unread
 from headgate.engine.fleet.writes import HOME
 from headgate.engine.journal import Entry
-from headgate.fleet.clones import job_clone, pod_clone, stateful_set_clone, workload_clone
-from headgate.fleet.mirror import job_status, pod_status
-from headgate.fleet.nomination import Nominated, Workers, nominate
+from headgate.fleet.clones import job_clone, job_status, pod_clone, pod_status, stateful_set_clone, workload_clone
 from headgate.fleet.orchestrator import Dispatched, GateRules, OpenGate, Promise, WaitUntil, is_hopeless, next_gate
-from headgate.fleet.replicas import Drift, Replica, drift, winner
+from headgate.fleet.replicas import Drift, Nominated, Replica, Workers, drift, nominate, winner
 from headgate.lifecycle.jobframework.generic_job import GenericJob
-from headgate.lifecycle.jobframework.workload_manifest import pod_set_entries
+from headgate.lifecycle.jobframework.job_workload import pod_set_entries
 from headgate.lifecycle.workload import eviction
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, second, true_since
-from headgate.model.counting import counted
 from headgate.model.effects import (
     Activation,
     Annotations,
@@ -36,9 +33,9 @@ from headgate.model.effects import (
 )
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IN_USE, MULTIKUEUE, OPENED_GATE
-from headgate.model.objects import Job
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, StatefulSet
 from headgate.model.pod import ENDED, Pod
+from headgate.model.quantity import counted
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueuedWorkload
 from headgate.model.settings import MultiKueueSettings
 

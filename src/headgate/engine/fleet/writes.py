@@ -1,14 +1,24 @@
-"""In-flight writes of the fleet plane, at most one for each object of each cluster."""
+"""What is written, at home and to worker clusters, and what keeps a cluster from taking a workload.
+
+At most one write is in flight for each object of each cluster. That a cluster does not take a workload is said once at
+home, and it is left alone for a time. Nothing of this must survive a restart: what still holds is found again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
+from headgate.engine.fleet.fleet_index import Unread
 from headgate.engine.in_flight import InFlightWrites, WriteResult
-from headgate.engine.integrations.writes import POLICY
+from headgate.engine.integrations.writes import LONGEST_BACKOFF, POLICY
+from headgate.fleet.replicas import Drift, drift, drifted_fields, replicated_spec
 from headgate.model.effects import Create, Write
 from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
+from headgate.model.queues import QueuedWorkload
+from headgate.queueing.backoff import Backoff
 
 HOME = ""
 """Stands for our own cluster where others go by the names of their MultiKueueClusters."""
@@ -79,3 +89,127 @@ class FleetWrites:
 
 def object_of(write: Write) -> Key:
     return write.key if isinstance(write, Create) else write.target.key
+
+
+REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
+"""Of a creation: for good as it is, or because its namespace does not exist."""
+NOT_TAKEN, UNREADABLE = "DispatchFailed", "Quarantined"
+LONGEST_TEXT = 512  # characters of what a worker cluster says
+_RESTS = Backoff(1.0, LONGEST_BACKOFF)
+
+
+class Trouble(Struct):
+    """How a workload fares on one worker cluster where something is wrong."""
+
+    reason: str = ""  # empty: nothing is wrong now
+    text: str = ""
+    about: Key | None = None
+    conflicts: int = 0  # in a row, of creations
+    spec: object = None  # of the workload at home, from which the replicas drifted
+    drifted: str = ""  # uid of the last replica that did
+    strikes: int = 0  # how many did
+    rests_until: float = 0.0  # no other replica is created before
+
+
+class DispatchTroubles:
+    """By Workload and cluster, until the Workload is forgotten. What is said is returned when it is news."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[Key, dict[str, Trouble]] = {}
+
+    def answered(self, workload: Key, cluster: str, outcome: Outcome) -> Trouble | None:
+        """A creation that the cluster does not take.
+
+        That an object of that name is there may be our own doing, of which the answer was lost: it is said when the
+        next creation fails as well and the object was not observed meanwhile.
+        """
+        if not isinstance(outcome.effect, Create):
+            return None
+        key, known = outcome.effect.key, self._troubles.get(workload, {}).get(cluster)
+        if outcome.trouble is WriteError.CONFLICT:
+            known = self._of(workload, cluster)
+            known.conflicts += 1
+            if known.conflicts > 1:
+                return self._say(
+                    known, NOT_TAKEN, key, f"worker cluster {cluster} has {key} already, which is not ours"
+                )
+        elif known is not None:
+            known.conflicts = 0
+        if outcome.trouble not in REJECTIONS:
+            return None
+        what = "it" if key == workload else str(key)
+        text = f"worker cluster {cluster} does not take {what}: {outcome.message[:LONGEST_TEXT]}"
+        return self._say(self._of(workload, cluster), NOT_TAKEN, key, text)
+
+    def see_replicas(
+        self, home: QueuedWorkload, replicas: Mapping[str, QueuedWorkload], now: float
+    ) -> Iterator[Trouble]:
+        """A cluster that changes what is created there gets the next replica after a rest, each longer than the last.
+
+        The first time none is needed: the workload at home may have changed.
+        """
+        for cluster, replica in replicas.items():
+            if replica.deleted is not None or drift(home, replica) is not Drift.SPEC:
+                continue
+            if not (fields := drifted_fields(home, replica)):
+                continue
+            known, spec = self._of(home.key, cluster), replicated_spec(home)
+            if known.drifted == replica.uid and known.spec == spec:
+                continue
+            known.strikes = known.strikes + 1 if known.spec == spec else 1
+            known.spec, known.drifted = spec, replica.uid
+            known.rests_until = now + _RESTS.after(known.strikes - 1)
+            if known.strikes > 1:
+                text = f"worker cluster {cluster} changes what is created there: {fields}"
+                if (said := self._say(known, NOT_TAKEN, home.key, text)) is not None:
+                    yield said
+
+    def see_unread(self, workload: Key, unread: Mapping[str, Mapping[Key, Unread]]) -> Iterator[Trouble]:
+        for cluster, objects in unread.items():
+            key, found = min(objects.items(), key=lambda each: str(each[0]))
+            why = found.told.why[:LONGEST_TEXT]
+            text = f"worker cluster {cluster}: {key} is left out until it changes, because it cannot be read: {why}"
+            if (said := self._say(self._of(workload, cluster), UNREADABLE, key, text)) is not None:
+                yield said
+
+    def settle(
+        self,
+        home: QueuedWorkload,
+        replicas: Mapping[str, QueuedWorkload],
+        clones: Mapping[str, Mapping[Key, object]],
+        unread: Mapping[str, Mapping[Key, Unread]],
+    ) -> None:
+        """What is over by what is observed is not said any more."""
+        for cluster, known in self._troubles.get(home.key, {}).items():
+            if known.about is None or known.about in unread.get(cluster, ()):
+                continue
+            replica = replicas.get(cluster)
+            if known.reason == UNREADABLE:
+                over = True
+            elif known.about == home.key:
+                over = replica is not None and drift(home, replica) is not Drift.SPEC
+            else:
+                over = known.about in clones.get(cluster, ())
+            if over:
+                known.reason, known.text, known.about, known.conflicts = "", "", None, 0
+
+    def texts(self, workload: Key) -> Mapping[str, str]:
+        """What is wrong now, by cluster."""
+        return {cluster: known.text for cluster, known in self._troubles.get(workload, {}).items() if known.text}
+
+    def rests(self, workload: Key) -> Mapping[str, float]:
+        """Until when no replica is created, by cluster."""
+        found = self._troubles.get(workload, {})
+        return {cluster: known.rests_until for cluster, known in found.items() if known.rests_until}
+
+    def forget(self, workload: Key) -> None:
+        self._troubles.pop(workload, None)
+
+    def _of(self, workload: Key, cluster: str) -> Trouble:
+        return self._troubles.setdefault(workload, {}).setdefault(cluster, Trouble())
+
+    def _say(self, known: Trouble, reason: str, about: Key, text: str) -> Trouble | None:
+        """The trouble, unless it was said already."""
+        is_news = (known.reason, known.text) != (reason, text)
+        known.reason, known.about, known.text = reason, about, text
+        return known if is_news else None

@@ -6,12 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from headgate.engine.integrations.debt import Amounts, Debts, QuotaTrees, TerminatingPods, granted_quota
 from headgate.engine.integrations.hold_plan import HoldCandidates, HoldPlan, TerminatingPod
 from headgate.engine.integrations.node_capacity import NodeCapacity
-from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, granted_quota
-from headgate.engine.integrations.terminating_pods import Debts, TerminatingPods
-from headgate.lifecycle.terminating.debt import STUCK_AFTER
-from headgate.lifecycle.terminating.holds import Hold
+from headgate.lifecycle.terminating import STUCK_AFTER, Hold
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod

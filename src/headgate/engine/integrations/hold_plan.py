@@ -13,19 +13,17 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
+from headgate.engine.integrations.debt import FlavorResource, QuotaTrees, granted_quota
 from headgate.engine.integrations.node_capacity import FreeCapacity, NodeCapacity, Rows, Wanted
-from headgate.engine.integrations.quota_trees import FlavorResource, QuotaTrees, granted_quota
 from headgate.lifecycle.jobframework.generic_job import PodSetInfo
-from headgate.lifecycle.jobframework.pod_set_info import CannotStart, pod_set_infos
-from headgate.lifecycle.terminating.debt import PodOccupancy, is_stuck, places_of, taken_by
-from headgate.lifecycle.terminating.holds import Hold, hold_limit
+from headgate.lifecycle.jobframework.pod_writes import CannotStart, pod_set_infos
+from headgate.lifecycle.terminating import Hold, PodOccupancy, hold_limit, is_stuck, places_of, taken_by
 from headgate.lifecycle.workload.conditions import ADMITTED, true_since
 from headgate.model.keys import Key
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME
 from headgate.model.pod import Pod, PodShape
 from headgate.model.queues import QueuedWorkload, ResourceFlavor
-from headgate.placement.columns import Amounts
-from headgate.placement.table import PODS
+from headgate.placement.table import PODS, Amounts
 
 Mask = NDArray[np.bool_]
 

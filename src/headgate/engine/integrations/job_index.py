@@ -10,17 +10,16 @@ from enum import Enum
 
 from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.job import JobAdapter
+from headgate.lifecycle.jobframework.job_workload import JobPriority, job_priority
 from headgate.lifecycle.jobframework.pod import PodAdapter
 from headgate.lifecycle.jobframework.pod_group import PodGroupAdapter, group_of
 from headgate.lifecycle.jobframework.stateful_set import StatefulSetAdapter, workload_key
-from headgate.lifecycle.jobframework.workload_manifest import JobPriority, job_priority
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import PREBUILT_WORKLOAD, QUEUE_NAME
-from headgate.model.objects import Job, Namespace, PriorityClass
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, Namespace, PriorityClass, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 MAX_ANCESTORS = 10
 OwningJob = Job | StatefulSet

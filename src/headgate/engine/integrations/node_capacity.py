@@ -12,10 +12,8 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts
-from headgate.placement.filters import NODE_FILTERS
-from headgate.placement.table import ONE_POD, PODS, NodeTable
-from headgate.placement.verdicts import Verdicts
+from headgate.placement.filters import NODE_FILTERS, Verdicts
+from headgate.placement.table import ONE_POD, PODS, Amounts, NodeTable
 
 Wanted = Mapping[PodShape, int]
 """So many pods of each shape, in this order."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from headgate.engine.deadlines import Deadlines, Timer
+from headgate.engine.integrations.debt import DebtStatuses
 from headgate.engine.integrations.debt_and_holds import DebtAndHolds
-from headgate.engine.integrations.debt_statuses import DebtStatuses
 from headgate.engine.integrations.failure_recovery import FailureRecovery
 from headgate.engine.integrations.job_index import FlavorOrClass, FlavorsAndClasses, JobIndex, job_key
-from headgate.engine.integrations.metrics import StartLatencies
 from headgate.engine.integrations.writes import JobWrites
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Bounds, Distributions, Number
 from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.job import suspend_child_job
 from headgate.lifecycle.jobframework.reconciler import JobState, expires_at, reconcile, without_finalizer
-from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, true_conditions
+from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, second, true_conditions, true_since
 from headgate.model.effects import (
     ClusterQueueDebt,
     Create,
@@ -34,13 +33,12 @@ from headgate.model.effects import (
 )
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import ADMISSION_GATE
 from headgate.model.node import Node
-from headgate.model.objects import Job, Namespace, Object
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, Namespace, Object, StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, Cohort, QueuedWorkload
-from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
-from headgate.model.settings import Settings
+from headgate.model.settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS, Settings
 
 TIMER = "integrations"
 _KINDS = {
@@ -412,3 +410,54 @@ def _is_warning(effect: Effect) -> bool:
 
 def _targets(effects: Iterable[Effect]) -> list[Key]:
     return [effect.target.key for effect in effects if not isinstance(effect, WakeAt | Create)]
+
+
+CREATION = "kueue_workload_creation_latency_seconds"
+GATE_REMOVAL = "kueue_pod_scheduling_gate_removal_seconds"
+BOUNDS: Mapping[str, Bounds] = {
+    CREATION: tuple(0.01 * 2**n for n in range(11)),
+    GATE_REMOVAL: (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+}
+
+
+class StartLatencies:
+    """A later process makes none of these writes again, so nothing is counted twice."""
+
+    def __init__(self, index: JobIndex) -> None:
+        self._index = index
+        self._latencies = Distributions(BOUNDS)
+
+    def written(self, outcome: Outcome, job: Key, now: float) -> None:
+        """A write for this job is done."""
+        match outcome.effect:
+            case Create(key=Key(kind=Kind.KUEUE_WORKLOAD)):
+                self._created(job, now)
+            case PatchSpec(change=PodStart()):
+                self._started(job, now)
+            case _:
+                pass
+
+    def __iter__(self) -> Iterator[Number]:
+        return iter(self._latencies)
+
+    def _created(self, job: Key, now: float) -> None:
+        """Times of creation have whole seconds, so this one is taken to have them too."""
+        since = self._index.created(job)
+        if since is not None:
+            kind = "Job" if job.kind is Kind.JOB else "Pod"
+            self._latencies.observe(CREATION, (("job_kind", kind),), second(now) - since)
+
+    def _started(self, job: Key, now: float) -> None:
+        found = self._index.find(job)
+        workload = self._index.workload_of(found)[0] if found is not None else None
+        since = true_since(workload, ADMITTED) if workload is not None else None
+        if workload is None or workload.status.admission is None or since is None:
+            return
+        is_group = str(job.kind is Kind.KUEUE_WORKLOAD).lower()
+        queue = workload.status.admission.cluster_queue
+        labels = (("cluster_queue", queue), ("is_group", is_group), ("name", ADMISSION_GATE))
+        self._latencies.observe(GATE_REMOVAL, labels, now - since)
+
+    def forget(self, queue: str) -> None:
+        """The cluster queue is gone."""
+        self._latencies.forget({"cluster_queue": queue})

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.queues import PreemptionProposal, QueueingStrategy, Reclaim, ResourceFlavor, WithinQueue
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
 from headgate.preemption.quota.search import QuotaPreemptor, Victim, VictimSearch, fitness_with
@@ -249,12 +249,41 @@ def admit_all(
     """Runs cycles until no head could get another answer; each is settled before the next begins."""
     while heads := pending.heads():
         snapshot = structs.replace(snapshot, number=pending.cycle)
-        outcomes = attempt(snapshot, heads, settings)
+        outcomes, postponed = before_borrowers(attempt(snapshot, heads, settings), snapshot.ledger)
         for outcome in outcomes:
             settle(outcome, pending, snapshot.ledger, now)
+        for head in postponed:
+            pending.put_back(head)
         yield outcomes
         if any(isinstance(outcome, Admitted) for outcome in outcomes):
             snapshot = structs.replace(snapshot, all_ready=False)
+
+
+def before_borrowers(outcomes: Sequence[Outcome], ledger: Ledger) -> tuple[list[Outcome], list[PendingWorkload]]:
+    """Splits the outcomes of a cycle into those that hold, and the heads that are decided in the next cycle.
+
+    Once a workload of a tree is admitted, none is admitted there in this cycle that borrows more: behind the first, in
+    its queue, others may wait for the same quota, and would have to preempt the borrower at once. Whatever was decided
+    in the tree after that borrower counted on it, and does not hold either.
+    """
+    holds: list[Outcome] = []
+    postponed: list[PendingWorkload] = []
+    least: dict[QuotaNode, int] = {}  # the lowest borrowing level of those admitted, by root
+    closed: set[QuotaNode] = set()  # roots of trees in which nothing more is decided
+    for outcome in outcomes:
+        node = ledger.forest.queues.get(outcome.head.queue)
+        root = node.root if node is not None else None
+        if root is not None and isinstance(outcome, Admitted):
+            borrow = outcome.assignment.borrow
+            if borrow > least.setdefault(root, borrow):
+                closed.add(root)
+            else:
+                least[root] = borrow
+        if root in closed:
+            postponed.append(outcome.head)
+        else:
+            holds.append(outcome)
+    return holds, postponed
 
 
 def reservation_for(head: PendingWorkload, usage: Usage, now: float) -> Reservation:

@@ -27,7 +27,7 @@ from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
-from headgate.lifecycle.terminating.holds import running_since
+from headgate.lifecycle.terminating import running_since
 from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
 from headgate.lifecycle.workload.checks import are_ready, required_checks
 from headgate.lifecycle.workload.conditions import (
@@ -41,8 +41,8 @@ from headgate.lifecycle.workload.conditions import (
 from headgate.lifecycle.workload.eviction import preempted
 from headgate.model.keys import Key
 from headgate.model.queues import PreemptionProposal, QueuedWorkload
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.settings import QuotaSettings
 from headgate.preemption.quota.search import Victim
 from headgate.quota import messages
 from headgate.quota.flavors import Assignment, admission

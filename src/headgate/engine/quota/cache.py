@@ -16,7 +16,7 @@ from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY, with_status
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import may_queue, ordered_at, with_requests

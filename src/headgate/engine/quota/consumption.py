@@ -20,8 +20,8 @@ from headgate.model.effects import Consumption
 from headgate.model.keys import Key, Kind
 from headgate.model.quantity import NANOS
 from headgate.model.queues import WHOLE_WEIGHT, LocalQueue
-from headgate.model.quota_settings import RESOURCE_WEIGHT, UsageSharing
 from headgate.model.resources import Resources
+from headgate.model.settings import RESOURCE_WEIGHT, UsageSharing
 from headgate.quota.fair_sharing import Amounts, by_resource, decayed, entry_penalty
 from headgate.quota.ledger import LocalUse, Reservation
 from headgate.quota.pending_workload import PendingWorkload

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from headgate.engine.distributions import Labels
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Labels, Number
 from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.consumption import WHOLE_USE
 from headgate.engine.quota.object_cache import QuotaObjectCache
@@ -24,8 +23,8 @@ from headgate.lifecycle.workload.conditions import (
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import GATE_SIGNALS, ClusterQueue, LocalQueue, QueuedWorkload, Quota
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import CPU
+from headgate.model.settings import QuotaSettings
 from headgate.quota.fair_sharing import Share, share_of
 from headgate.quota.pending_queue import Census
 from headgate.quota.tree import FlavorResource, QuotaNode

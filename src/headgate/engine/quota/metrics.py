@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
-from headgate.engine.planes import Number
+from headgate.engine.metrics import Bounds, Distributions, Histogram, Labels, Number
 from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
@@ -22,8 +21,7 @@ from headgate.lifecycle.workload.conditions import (
     reason_of,
     true_since,
 )
-from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Condition, Key, Kind
 from headgate.model.queues import GATE_SIGNALS, EvictionCount, QueuedWorkload
 
 STARTED = "Started"  # the reason of PodsReady the first time; pods that recovered are no news

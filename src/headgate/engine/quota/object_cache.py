@@ -11,8 +11,7 @@ from msgspec import structs
 from headgate.engine.quota.activity import Activity, local_activity, queue_activity
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot
 from headgate.model.keys import Key, Kind
-from headgate.model.limits import LimitRange, RuntimeClass
-from headgate.model.objects import Namespace, Object
+from headgate.model.objects import LimitRange, Namespace, Object, RuntimeClass
 from headgate.model.queues import (
     AdmissionCheck,
     ClusterQueue,
@@ -23,9 +22,9 @@ from headgate.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.model.selectors import selects
+from headgate.model.settings import QuotaSettings
 from headgate.quota.pending_workload import WorkloadRequests, requests_of_workload
 from headgate.quota.requests import Adjustments, limits_of
 

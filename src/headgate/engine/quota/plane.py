@@ -7,10 +7,10 @@ from functools import partial
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
-from headgate.engine.extension_points import ADMISSION, PluginObserver, unwatched
 from headgate.engine.in_flight import AwaitedPermits, InformPermits
 from headgate.engine.journal import Journal
-from headgate.engine.planes import Number, saturated_entry, saturated_event
+from headgate.engine.metrics import ADMISSION, Number, PluginObserver, unwatched
+from headgate.engine.planes import saturated_entry, saturated_event
 from headgate.engine.quota import events
 from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.admission_loop import AdmissionLoop
@@ -28,7 +28,7 @@ from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
-from headgate.lifecycle.terminating.holds import running_since
+from headgate.lifecycle.terminating import running_since
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED, no_longer_gated
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step

@@ -17,10 +17,9 @@ from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
 from headgate.lifecycle.workload.conditions import second
-from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
 from headgate.model.events import WriteError
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Condition, Key, Kind, Target
 from headgate.model.queues import ClusterQueue, Cohort, LocalQueue
 from headgate.model.resources import Resources
 from headgate.queueing.backoff import Backoff

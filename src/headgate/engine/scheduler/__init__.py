@@ -9,11 +9,12 @@ A pod passes the stages in this order; `plane` owns them and holds nothing else:
 * `place`: finds nodes, after `resolving` what the pods name.
 * `bind`: reserves, assumes and binds; or `post_filter` finds whom to preempt and `preempt` nominates, marks and evicts.
 
-Every decision is a journal entry; conditions and events are rendered from it (`events`, `preemption_events`).
+Every decision is a journal entry; conditions and events are rendered from it (`events`, with the metrics). `statuses`
+writes what pod groups and queues of Volcano show.
 
 To change it: a Filter, Score, Reserve or Bind plugin goes into the list in `plugins` (tests/placement); a limit that is
 not a node's is a capacity stage, listed in `plane` (tests/engine/test_capacity_stages.py); what a binder does besides
-binding, `plugins.Binder` (test_bind_stage.py); when failed writes are sent again, `writes` and `engine.in_flight`
+binding, `plugins.Binder` (test_bind_stage.py); when failed writes are sent again, `engine.in_flight`
 (test_preempting_in_trouble.py); a further kind of object, `cache` (test_pod_scheduling.py); the order of evictions,
 `preempt` (test_preempting.py); what a group is, `groups` (test_gangs.py). Whatever changes, nothing may be kept of what
 is gone (test_scheduler_memory.py) and the decision is that of a fresh process on the same state (test_histories.py).

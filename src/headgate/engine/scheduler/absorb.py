@@ -16,14 +16,13 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import QueueGates
-from headgate.engine.scheduler.queue_status import VolcanoStatuses
+from headgate.engine.scheduler.statuses import VolcanoStatuses
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod, Workload
 from headgate.model.resources import saturated
 from headgate.model.volcano import VolcanoQueue
 from headgate.queueing.queue import PodQueue, same_demand
@@ -116,6 +115,7 @@ class AbsorbStage:
         if self._cache.nodes.charge_of(pod.key) is not None:
             self._cache.running.changed([pod])
             self._cache.note(ClusterEvent.CANDIDATES_CHANGED)
+            self._queue_capacity.candidate_changed(pod)
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache = self._cache

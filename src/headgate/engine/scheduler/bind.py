@@ -10,7 +10,7 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.capacity import CapacityStages
-from headgate.engine.scheduler.metrics import GroupAttempt, SchedulerMetrics
+from headgate.engine.scheduler.events import GroupAttempt, SchedulerMetrics
 from headgate.engine.scheduler.plugins import Plugins
 from headgate.model.effects import Bind, Effect
 from headgate.model.events import WriteError

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
 from headgate.engine.scheduler.resolving import READS, Resolver
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import DisruptionBudget, Namespace, Object, PriorityClass
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod, Workload
 from headgate.model.settings import Profile
 from headgate.model.volcano import VolcanoQueue
 from headgate.placement.neighbours import Neighbours

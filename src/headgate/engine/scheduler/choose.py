@@ -9,11 +9,10 @@ from msgspec import Struct
 
 from headgate.engine.scheduler.gangs import GangTracker, QueuedAsOne
 from headgate.engine.scheduler.resolving import PodResolver
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.placement.placer import Placer
-from headgate.placement.sampling import bundles_with
+from headgate.placement.ranking import bundles_with
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_verdicts
 
 

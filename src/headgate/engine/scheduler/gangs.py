@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field, structs
 
 from headgate.engine.scheduler.groups import Described, Groups, Undescribed
-from headgate.model.counting import counted
-from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import Gang, GroupKey, Pod
+from headgate.model.quantity import counted
 from headgate.placement.nominations import Nominations
 from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_demand

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from headgate.model.groups import Gang, GroupKey, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import GROUP_TOTAL
 from headgate.model.objects import Classes, PriorityClass
-from headgate.model.pod import Pod
+from headgate.model.pod import Gang, GroupKey, Pod, PodGroup, PreemptionMode, Workload
 from headgate.model.volcano import VolcanoGroup
 from headgate.preemption.units import Standing
 

@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 from headgate.engine.journal import Journal
-from headgate.engine.scheduler import preemption_events
+from headgate.engine.scheduler import events
 from headgate.engine.scheduler.groups import Groups
 from headgate.model.effects import Evict, PatchStatus, PodCondition
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import ENDED, EvictionMark, Pod
+from headgate.model.pod import ENDED, EvictionMark, GroupKey, Pod
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
@@ -42,8 +41,8 @@ class InterruptedPreemptions:
             mark = mark_of(unit)
             for pod in unit.pods if mark is not None else ():
                 if not pod.preempted or pod.mark != mark or pod.key in self._removing:
-                    text = preemption_events.victim_text(pod, preemptor, mark)
-                    said = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
+                    text = events.victim_text(pod, preemptor, mark)
+                    said = PodCondition(DISRUPTION_TARGET, "True", events.BY_SCHEDULER, text, now)
                     yield PatchStatus(pod.target, said)
 
     def marked(self, pod: Key) -> None:
@@ -147,11 +146,11 @@ class InterruptedPreemptions:
     def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:
             if begun:
-                self._journal.write(preemption_events.rest_evicted(pod, now))
-                yield Evict(pod.target, preemption_events.BY_SCHEDULER, preemption_events.REST, now)
+                self._journal.write(events.rest_evicted(pod, now))
+                yield Evict(pod.target, events.BY_SCHEDULER, events.REST, now)
             elif pod.preempted:
                 self._removing[pod.key] = pod.uid
-                mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", preemption_events.ABANDONED, now)
+                mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", events.ABANDONED, now)
                 yield PatchStatus(pod.target, mark)
 
     def _running(self, pod: Pod) -> Iterator[Pod]:

@@ -11,20 +11,24 @@ from typing import assert_never
 from msgspec import structs
 
 from headgate.engine.deadlines import Timer
-from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import AwaitedPermits, InformPermits, WritePolicy
 from headgate.engine.journal import Journal
-from headgate.engine.planes import Number
+from headgate.engine.metrics import POST_FILTER, Number, PluginObserver, unwatched
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStage, CapacityStages, DeferredEntry, NotNow
 from headgate.engine.scheduler.choose import Batch, ChooseStage
-from headgate.engine.scheduler.events import PodConditions, may_take_effect_later
+from headgate.engine.scheduler.events import (
+    AttemptResult,
+    GroupAttempt,
+    PodConditions,
+    SchedulerMetrics,
+    may_take_effect_later,
+)
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
-from headgate.engine.scheduler.metrics import AttemptResult, GroupAttempt, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.post_filter import PostFilterStage
@@ -35,9 +39,8 @@ from headgate.engine.scheduler.queue_gates import queue_gates
 from headgate.engine.scheduler.queue_preempt import QueuePreemptStage, QueueUnits, ReclaimedNodes
 from headgate.engine.scheduler.queue_refusals import WAKE_ON as QUEUE_WAKE_ON
 from headgate.engine.scheduler.queue_refusals import reason_for
-from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.engine.scheduler.resolving import PodResolver
-from headgate.engine.scheduler.workload_status import WorkloadStatuses
+from headgate.engine.scheduler.statuses import VolcanoStatuses, WorkloadStatuses
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import (
@@ -462,6 +465,8 @@ class SchedulerPlane:
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
         others = [effect for effect in post_filter.effects if not _nominates(effect)]
         effects = [*nominations, *self._reserve(info, [pod for pod in pods if pod.key not in expired], now)]
+        if self._queue_capacity.in_use:
+            self._queue_capacity.remains_unplaced(pods[: self._gangs.needed(info)])
         allowed = {pod.key for pod in pods}
         for pod in self._gangs.pods_of(info):
             not_now = expired.get(pod.key) if pod.key in allowed else self._queue_capacity.beyond(pod, len(pods))

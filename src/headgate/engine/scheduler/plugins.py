@@ -11,23 +11,27 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headgate.engine.extension_points import FILTER, RESERVE, SCORE, PluginObserver, R, unwatched
+from headgate.engine.metrics import FILTER, RESERVE, SCORE, PluginObserver, R, unwatched
 from headgate.model.effects import Bind, Effect, RemoveGate
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
 from headgate.model.volcano import QUEUE_GATES
 from headgate.placement.affinity import InterPodAffinity
-from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
+from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration, Verdicts
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Rules
 from headgate.placement.plugins import FieldScore, PeerFilter, RowScore
-from headgate.placement.preferences import ImageLocality, PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
-from headgate.placement.scores import BalancedAllocation, ResourceScore
+from headgate.placement.scores import (
+    BalancedAllocation,
+    ImageLocality,
+    PreferredNodeAffinity,
+    PreferredTaints,
+    ResourceScore,
+)
 from headgate.placement.spreading import PodTopologySpread
 from headgate.placement.table import NodeTable
-from headgate.placement.verdicts import Verdicts
 from headgate.placement.volumes import (
     Attachments,
     DynamicResources,

@@ -7,18 +7,17 @@ from collections.abc import Hashable, Mapping
 import msgspec
 from msgspec import Struct
 
-from headgate.engine.scheduler import preemption_events
+from headgate.engine.scheduler import events
 from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.events import SchedulerMetrics
 from headgate.engine.scheduler.gangs import GangTracker
-from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.engine.scheduler.preempt import AssumedPreemption, PreemptStage, demand_of, is_part, nominations_of
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.counting import counted
 from headgate.model.effects import Effect
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
+from headgate.model.quantity import counted
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.queueing.queue import QueuedPodInfo
@@ -116,7 +115,7 @@ class PostFilterStage:
         if not all(pod.preempts for pod in preemptor.pods):
             return PostFilterResult(NOT_ALLOWED)
         if assumed is not None and assumed.unanswered:
-            return PostFilterResult(preemption_events.preempting_text(assumed.plan), helps=True)
+            return PostFilterResult(events.preempting_text(assumed.plan), helps=True)
         members = tuple(self._preempt.with_nomination(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
         promised = preemptor.needed_first()
@@ -124,9 +123,7 @@ class PostFilterStage:
         if len(nominated_nodes) >= preemptor.needed and self._search.holds(promised, nominated_nodes, placer):
             self._preempt.await_victims(entry, nominated_nodes)
             return PostFilterResult(
-                preemption_events.preempting_text(assumed.plan)
-                if assumed
-                else preemption_events.awaiting_text(nominated_nodes),
+                events.preempting_text(assumed.plan) if assumed else events.awaiting_text(nominated_nodes),
                 helps=True,
             )
         return self._search_for(entry, equivalence, preemptor, placer, now)
@@ -142,7 +139,7 @@ class PostFilterStage:
         surplus = self._preempt.withdrawn(pod for pod in preemptor.pods if pod not in planned)
         part = msgspec.structs.replace(preemptor, pods=planned)
         begun = self._preempt.begin(entry, AssumedPreemption(part, found, placer), now)
-        return PostFilterResult(preemption_events.preempting_text(found), (*surplus, *begun), helps=True)
+        return PostFilterResult(events.preempting_text(found), (*surplus, *begun), helps=True)
 
     def _known_plan(
         self, preemptor: Preemptor, equivalence: Hashable, placer: Placer, now: float

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteState
 from headgate.engine.journal import Journal
-from headgate.engine.scheduler import preemption_events
+from headgate.engine.scheduler import events
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.events import may_take_effect_later
 from headgate.engine.scheduler.gangs import GangTracker
@@ -283,7 +283,7 @@ class PreemptStage:
         key, flight = evict.target.key, self.evicting.get(evict.target.key)
         news = self._news.pop(evict.target, None)
         if outcome.trouble is None:
-            yield preemption_events.victim_event(evict, now)
+            yield events.victim_event(evict, now)
             if news is not None and not news.told:
                 news.told = True
                 yield msgspec.structs.replace(news.event, at=now)
@@ -301,9 +301,9 @@ class PreemptStage:
             self._keep(evict)
             self._queue.back_off(eviction.entry, now)
             if outcome.trouble is not WriteError.GONE:
-                entry = preemption_events.not_evicted(evict, outcome, now)
+                entry = events.not_evicted(evict, outcome, now)
                 self._journal.write(entry)
-                yield preemption_events.not_evicted_event(evict, entry)
+                yield events.not_evicted_event(evict, entry)
 
     def _note_rest(self, evict: Evict, now: float) -> None:
         """The pod is evicted with the rest of its gang, whoever that is for."""
@@ -420,15 +420,15 @@ class PreemptStage:
             self.abandon(entry)
             self._queue.activate(entry)
             return
-        self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
+        self._journal.write(events.preempting(assumed.preemptor, plan, now))
         yield from self._displace_nominations(assumed)
         together = {pod.key: mark_of(unit) for unit in plan.victims for pod in unit.pods}
         self._forget_marking(entry, assumed)
-        news = PreemptorNews(preemption_events.preemptor_event(assumed.preemptor, plan, now))
+        news = PreemptorNews(events.preemptor_event(assumed.preemptor, plan, now))
         for pod in victims:
             self._news[pod.target] = news
-            text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
-            evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
+            text = events.victim_text(pod, assumed.preemptor, together[pod.key])
+            evict = Evict(pod.target, events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] is not None))
         self.await_victims(entry, plan.placements)
 
@@ -440,7 +440,7 @@ class PreemptStage:
 
     def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:
         evict = eviction.evict
-        self._journal.write(preemption_events.evicted(pod, assumed.preemptor, assumed.plan, evict.at))
+        self._journal.write(events.evicted(pod, assumed.preemptor, assumed.plan, evict.at))
         self._note_evicted(pod, eviction)
         yield evict
 
@@ -452,9 +452,9 @@ class PreemptStage:
         victims: list[Key] = []
         for unit in units:
             for pod in [there for member in unit.pods for there in self._running_there(member)]:
-                text = preemption_events.victim_text(pod, preemptor, mark_of(unit))
-                evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
-                self._journal.write(preemption_events.evicted_from_queue(pod, preemptor, now))
+                text = events.victim_text(pod, preemptor, mark_of(unit))
+                evict = Evict(pod.target, events.BY_SCHEDULER, text, now)
+                self._journal.write(events.evicted_from_queue(pod, preemptor, now))
                 self._note_evicted(pod, PendingEviction(evict, entry, with_others=True))
                 self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
                 victims.append(pod.key)

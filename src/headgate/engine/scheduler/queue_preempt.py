@@ -18,9 +18,8 @@ from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_refusals import UNSCHEDULABLE, reason_for
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.preemption.candidates import BY_PRIORITY, Reach
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit

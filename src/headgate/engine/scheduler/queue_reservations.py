@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod
 from headgate.model.resources import Resources
 from headgate.preemption.volcano import Use, may_reclaim, names_deserved
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode

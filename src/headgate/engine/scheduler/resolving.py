@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct
 
 from headgate.engine.scheduler.gangs import GangTracker
-from headgate.model.affinity import PeerDemands, Spread
 from headgate.model.claims import (
     AttachLimits,
     ClaimDemands,
@@ -25,8 +24,8 @@ from headgate.model.claims import (
 )
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
-from headgate.model.objects import ClaimObject, Object, OwnerObject
-from headgate.model.owners import ReplicaOwner, Service
+from headgate.model.node import PeerDemands, Spread
+from headgate.model.objects import ClaimObject, Object, OwnerObject, ReplicaOwner, Service
 from headgate.model.pod import Pod, PodShape
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Point, Profile

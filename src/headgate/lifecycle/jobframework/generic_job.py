@@ -8,7 +8,6 @@ from typing import Protocol
 
 from msgspec import Raw, Struct
 
-from headgate.model.affinity import Toleration
 from headgate.model.effects import Effect
 from headgate.model.keys import Key, Target
 from headgate.model.kueue_names import (
@@ -18,6 +17,7 @@ from headgate.model.kueue_names import (
     SLICE_TOPOLOGY,
     UNCONSTRAINED_TOPOLOGY,
 )
+from headgate.model.node import Toleration
 from headgate.model.queues import PodSet, QueuedWorkload, TopologyRequest
 
 LONGEST_LEVEL = 63  # characters, of the label of a topology level

@@ -13,7 +13,7 @@ from headgate.lifecycle.jobframework.generic_job import (
     requests_topology,
     topology_request,
 )
-from headgate.lifecycle.jobframework.pod_set_info import merged_selector
+from headgate.lifecycle.jobframework.pod_writes import merged_selector
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.model.effects import (
     Delete,
@@ -42,7 +42,7 @@ from headgate.model.kueue_names import (
 from headgate.model.objects import Job
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 POD_SET_NAME = "main"
 _ENDINGS = {"Complete": ("Succeeded", "Job finished successfully"), "Failed": ("Failed", "Job failed")}

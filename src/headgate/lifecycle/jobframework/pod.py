@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headgate.lifecycle import terminating
 from headgate.lifecycle.jobframework import pod_writes
 from headgate.lifecycle.jobframework.generic_job import (
     Ending,
@@ -13,13 +14,12 @@ from headgate.lifecycle.jobframework.generic_job import (
     requests_topology,
     topology_request,
 )
-from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import PREBUILT_WORKLOAD, workload_name
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.queues import QueuedWorkload
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 POD_SET_NAME = "main"
 
@@ -69,13 +69,13 @@ class PodAdapter:
         return pod_writes.held(self.pod).ready or self.pod.phase is Phase.SUCCEEDED
 
     def is_active(self, now: float) -> bool:
-        return activity.is_active((self.pod,), now, self._release)
+        return terminating.is_active((self.pod,), now, self._release)
 
     def occupies_nodes(self, now: float) -> bool:
         return self.pod.holds_room
 
     def next_release(self, now: float) -> float | None:
-        return activity.next_release((self.pod,), now, self._release)
+        return terminating.next_release((self.pod,), now, self._release)
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
         topology = topology_request(self.pod.annotations)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headgate.lifecycle import terminating
 from headgate.lifecycle.jobframework import pod_writes
 from headgate.lifecycle.jobframework.generic_job import (
     COMPOSE_ERROR,
@@ -21,7 +22,6 @@ from headgate.lifecycle.jobframework.generic_job import (
     topology_request,
 )
 from headgate.lifecycle.jobframework.pod_writes import held, is_gated
-from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (
@@ -39,7 +39,7 @@ from headgate.model.kueue_names import (
 )
 from headgate.model.pod import ENDED, Phase, Pod, PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 _DIGITS = 8
 
@@ -271,13 +271,13 @@ class PodGroupAdapter:
         return tuple((place.name, done[place.name]) for place in self._places if done[place.name])
 
     def is_active(self, now: float) -> bool:
-        return activity.is_active(self._pods, now, self._release)
+        return terminating.is_active(self._pods, now, self._release)
 
     def occupies_nodes(self, now: float) -> bool:
         return any(pod.holds_room for pod in self._pods)
 
     def next_release(self, now: float) -> float | None:
-        return activity.next_release(self._pods, now, self._release)
+        return terminating.next_release(self._pods, now, self._release)
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
         return tuple(

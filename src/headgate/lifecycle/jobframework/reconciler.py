@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from headgate.lifecycle.jobframework.generic_job import COMPOSE_ERROR, Ending, GenericJob, Stop, StopReason
-from headgate.lifecycle.jobframework.pod_set_info import CannotStart, pod_set_infos
-from headgate.lifecycle.jobframework.workload_manifest import (
+from headgate.lifecycle.jobframework.job_workload import (
     JobPriority,
     common_labels,
     create_workload,
+    finished,
     is_elastic,
     priority_of,
+    progressed,
     rewritten_spec,
 )
-from headgate.lifecycle.jobframework.workload_status import finished, progressed
-from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM, Hold, message
+from headgate.lifecycle.jobframework.pod_writes import CannotStart, pod_set_infos
+from headgate.lifecycle.terminating import WAITING_FOR_ROOM, Hold, message
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     DEACTIVATED,

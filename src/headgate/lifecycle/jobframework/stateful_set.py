@@ -13,10 +13,10 @@ from headgate.lifecycle.jobframework.pod_group import PodGroupAdapter
 from headgate.model.effects import Effect, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IS_GROUP_WORKLOAD, JOB_OWNER_KIND, JOB_OWNER_NAME, stateful_set_workload
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import StatefulSet
 from headgate.model.pod import ENDED, Pod
 from headgate.model.queues import QueuedWorkload, TopologyRequest
-from headgate.model.quota_settings import QuotaRelease
+from headgate.model.settings import QuotaRelease
 
 POD_SET_NAME = "main"
 OWNER_KIND = "apps/v1, Kind=StatefulSet"

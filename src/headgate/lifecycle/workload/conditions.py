@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from headgate.model.conditions import Condition
+from headgate.model.keys import Condition
 from headgate.model.queues import GATE_SIGNALS, QueuedWorkload, QueuedWorkloadStatus
 
 QUOTA_RESERVED = "QuotaReserved"

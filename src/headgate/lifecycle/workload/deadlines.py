@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.lifecycle.terminating.holds import runs_from
+from headgate.lifecycle.terminating import runs_from
 from headgate.lifecycle.workload.conditions import (
     DEACTIVATION_TARGET,
     EVICTED,
@@ -14,7 +14,7 @@ from headgate.lifecycle.workload.conditions import (
     true_since,
 )
 from headgate.model.queues import QueuedWorkload, RequeueState
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 STARTING, RECOVERING = "WaitForStart", "WaitForRecovery"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from headgate.lifecycle.terminating.holds import seconds_run
+from headgate.lifecycle.terminating import seconds_run
 from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION
 from headgate.lifecycle.workload.checks import reset_checks
 from headgate.lifecycle.workload.conditions import (
@@ -26,7 +26,7 @@ from headgate.lifecycle.workload.conditions import (
     without,
 )
 from headgate.model.queues import EvictionCount, GateStatus, QueuedWorkload, QueuedWorkloadStatus, RequeueState
-from headgate.model.quota_settings import PodsReady
+from headgate.model.settings import PodsReady
 
 POD_TIMEOUT = "PodsReadyTimeout"
 CHECK = "AdmissionCheck"

@@ -28,8 +28,8 @@ from headgate.lifecycle.workload.conditions import (
 )
 from headgate.lifecycle.workload.deadlines import execution_ends, kept_until, ready_until
 from headgate.lifecycle.workload.queue_snapshot import GATED, QueueSnapshot, inadmissible_reason, is_stopped
-from headgate.model.conditions import Condition
 from headgate.model.effects import Activation, Finalizers, QueuePriority
+from headgate.model.keys import Condition
 from headgate.model.kueue_names import IN_USE, JOB_UID
 from headgate.model.queues import (
     CheckState,

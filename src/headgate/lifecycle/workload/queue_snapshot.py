@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from headgate.model.queues import ClusterQueue, LocalQueue, QueuedWorkload, StopPolicy
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import QuotaSettings
 
 MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from headgate.model.queues import Reclaim, WithinQueue
-from headgate.model.quota_settings import FairStrategy
+from headgate.model.settings import FairStrategy
 from headgate.preemption.quota.search import (
     QuotaPreemptor,
     Victim,

@@ -9,19 +9,17 @@ import numpy as np
 
 from headgate.model.keys import Key
 from headgate.model.pod import PodShape
-from headgate.placement.columns import Amounts
+from headgate.placement.packing import allowed_rows, asked_of, nominated_capacity
 from headgate.placement.placer import Placer
-from headgate.placement.plain import allowed_rows, asked_of, nominated_capacity
+from headgate.placement.table import Amounts
 from headgate.preemption.budgets import Budgets
-from headgate.preemption.candidates import Candidates
-from headgate.preemption.loads import Units
+from headgate.preemption.candidates import Candidates, Units
 from headgate.preemption.policies import VictimPolicy, microseconds, only
 from headgate.preemption.receipts import NOT_COMPARED, certificate
 from headgate.preemption.solver.problem import Budget, Candidate, Certifier, Problem, ProblemDemand, ProblemGang
 from headgate.preemption.solver.problem import Placements as RowPlacements
-from headgate.preemption.steps import Solution
+from headgate.preemption.steps import SearchDomain, Solution
 from headgate.preemption.units import ALONE
-from headgate.preemption.worlds import SearchDomain
 
 MOST_CANDIDATES = 200
 

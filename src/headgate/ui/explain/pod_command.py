@@ -27,9 +27,8 @@ from headgate.model.settings import Settings
 from headgate.simulator import InvalidScenario, NeverSettles
 from headgate.ui.arguments import read_file
 from headgate.ui.explain.workload_command import Moment, cluster_options, scenario_options, simulated
-from headgate.ui.output import TABLE, age, echo_document, output_option, table
+from headgate.ui.output import TABLE, age, cluster_reading, echo_document, output_option, table
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import cluster_reading
 
 DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
 

@@ -16,12 +16,11 @@ import msgspec
 
 from headgate.api.wire import format_time
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.model.counting import duration_text
+from headgate.model.quantity import duration_text
 from headgate.preemption.receipts import node_time
 from headgate.simulator import NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
-from headgate.ui.output import JSON, YAML, echo_document, output_option
+from headgate.ui.output import JSON, YAML, echo_document, output_option, progress_bar
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import progress_bar
 
 DONE, NOT_FOUND, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 TIMEOUT = 5.0  # seconds for a running headgate to answer

@@ -19,8 +19,7 @@ from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
 from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
-from headgate.engine.explain.worker_answers import concerned_clusters, is_connected, worker_answers
-from headgate.engine.explain.workload import explain
+from headgate.engine.explain.workload import concerned_clusters, explain, is_connected, worker_answers
 from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import (
     ClusterFlags,
@@ -32,20 +31,18 @@ from headgate.live.cluster_reading import (
     read_cluster,
     read_workers,
 )
-from headgate.model.counting import duration_text
 from headgate.model.keys import Key, Kind
-from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
-from headgate.model.queues import QueuedWorkload
+from headgate.model.quantity import duration_text
+from headgate.model.queues import MultiKueueCluster, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.arguments import read_file
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
-from headgate.ui.output import TABLE, echo_document, output_option
+from headgate.ui.output import TABLE, cluster_reading, echo_document, output_option, progress_bar
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import cluster_reading, progress_bar
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from headgate.model.effects import Create, Effect, WakeAt
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Pod
-from headgate.world.autoscaling.snapshot import named
-from headgate.world.nodes import complete_node
+from headgate.world.nodes import HOSTNAME, complete_node
 
 NODE_GROUP = "headgate.dev/node-group"
 """The label of a node with the name of its group."""
@@ -166,3 +166,9 @@ def _create(instance: Instance) -> Create:
     manifest = instance.group.manifest
     whole = complete_node({**manifest, "metadata": {**manifest["metadata"], "name": instance.name}})
     return Create(Key(Kind.NODE, "", instance.name), Raw(msgspec.json.encode(whole)))
+
+
+def named(template: Node, name: str) -> Node:
+    """The node that registers under that name."""
+    key = replace(template.key, name=name)
+    return replace(template, key=key, uid=name, labels={**template.labels, HOSTNAME: name})

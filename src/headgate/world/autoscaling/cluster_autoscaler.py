@@ -19,8 +19,15 @@ from headgate.model.node import Node
 from headgate.model.pod import Pod
 from headgate.model.resources import CPU, MEMORY, Resources, total
 from headgate.world.autoscaling.cloud_provider import MAX_NODE_PROVISION_TIME, REGISTER, Instance, NodeGroup
-from headgate.world.autoscaling.cluster_state import REACTION_TIME, UNSCHEDULABLE, ClusterState, stays_with_node
-from headgate.world.autoscaling.snapshot import PackedNode, Simulation, pack
+from headgate.world.autoscaling.snapshot import (
+    REACTION_TIME,
+    UNSCHEDULABLE,
+    ClusterState,
+    PackedNode,
+    Simulation,
+    pack,
+    stays_with_node,
+)
 
 SCAN_INTERVAL = 10.0  # seconds between the starts of two loops
 EXPENDABLE_CUTOFF = -10  # pods of lower priority neither cause a scale-up nor take capacity

@@ -17,8 +17,7 @@ from headgate.model.keys import Kind
 from headgate.model.pod import Pod
 from headgate.model.resources import CPU, MEMORY
 from headgate.world.autoscaling.cloud_provider import REGISTER, Instance, NodeGroup
-from headgate.world.autoscaling.cluster_state import REACTION_TIME, UNSCHEDULABLE, ClusterState, stays_with_node
-from headgate.world.autoscaling.snapshot import Simulation
+from headgate.world.autoscaling.snapshot import REACTION_TIME, UNSCHEDULABLE, ClusterState, Simulation, stays_with_node
 
 BATCH_IDLE, BATCH_MAX = 1.0, 10.0  # seconds: a batch ends after so long without a new pod, and after so long anyway
 REQUEUE = 10.0  # seconds after which a pod that is still provisionable triggers again

@@ -27,10 +27,9 @@ from msgspec import Struct
 
 from headgate.model.effects import Effect, WakeAt
 from headgate.model.events import Event, Gone, Observed, TimerFired
-from headgate.model.groups import Workload
 from headgate.model.keys import Kind
 from headgate.model.node import Node
-from headgate.model.pod import Pod
+from headgate.model.pod import Pod, Workload
 from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import CPU, MEMORY
 from headgate.model.volcano import QUEUE_GATES, VolcanoQueue

@@ -11,9 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import Pod
+from headgate.model.pod import GroupKey, Pod, Workload
 from headgate.model.resources import Resources
 from headgate.model.volcano import (
     DEFAULT_QUEUE,

@@ -1,11 +1,14 @@
-"""How long things took, counted by how long: what a histogram shows."""
+"""What the engine measures: numbers, distributions of durations, and extension points at which plugins are observed."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
+
+from headgate.placement.plugins import NamedPlugin
 
 Bounds = tuple[float, ...]
 Labels = tuple[tuple[str, str], ...]
@@ -21,6 +24,10 @@ class Distribution(Struct, frozen=True, gc=False):
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+
+Number = tuple[str, Labels, int | float | Distribution]
+"""A metric, its labels sorted by name, and its value."""
 
 
 class Histogram:
@@ -78,3 +85,19 @@ class Distributions:
         if spread is None:
             spread = self._spreads[name, labels] = Histogram(self._bounds[name])
         return spread
+
+
+FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
+ADMISSION = "Admission"  # of workloads, one cycle: no extension point of kube-scheduler, but timed like one
+
+R = TypeVar("R", bound=NamedPlugin)
+
+
+class PluginObserver(Protocol):
+    """Returns the plugin to use in place of the one given: itself, or one whose calls are timed."""
+
+    def __call__(self, rule: R, point: str, /) -> R: ...
+
+
+def unwatched(rule: R, _point: str, /) -> R:
+    return rule
