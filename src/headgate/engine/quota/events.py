@@ -40,11 +40,16 @@ def reserved(
 
 
 def _summary(given: Admission) -> dict[str, int | str]:
-    flavors, pods = set[str](), 0
+    flavors: set[str] = set()
+    pods = 0
     for one in given.pod_sets:
         flavors.update(dict(one.flavors).values())
         pods += one.count
-    return {"queue": given.cluster_queue, "flavors": ",".join(sorted(flavors)), "pods": pods}
+    return {
+        "queue": given.cluster_queue,
+        "flavors": ",".join(sorted(flavors) if len(flavors) > 1 else flavors),
+        "pods": pods,
+    }
 
 
 def refused(head: PendingWorkload, refusal: Refusal, now: float) -> Entry:

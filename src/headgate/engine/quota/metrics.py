@@ -197,7 +197,7 @@ class AdmissionMetrics:
                     self._add("headgate_gated_preemptions_total", cluster_queue=queue)
                 if PREEMPTED in came:
                     self._preempted(record, came[PREEMPTED].reason)
-            if had_quota and before.is_true(QUOTA_RESERVED) and not after.is_true(QUOTA_RESERVED):
+            if had_quota and not after.is_true(QUOTA_RESERVED) and before.is_true(QUOTA_RESERVED):
                 self._released(after, queue, now)
         if had_quota and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)

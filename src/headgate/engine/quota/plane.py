@@ -205,7 +205,7 @@ class QuotaPlane:
         return self._warn(workload, now) if record is None else ()
 
     def _warn(self, workload: QueuedWorkload, now: float) -> tuple[LazyEvent, ...]:
-        names = set[str]()
+        names: set[str] = set()
         for pod_set in workload.pod_sets:
             names.update(saturated(pod_set.shape.requests))
         if not names:

@@ -133,11 +133,11 @@ class QueueUsages:
     def _count(self, counted: CountedWorkload, sign: int) -> None:
         place = counted.place
         self.changed[place] = None
-        count = self._usages.get(place) or self._new(*place)
-        if counted.phase is _PENDING:
+        count, phase = self._usages.get(place) or self._new(*place), counted.phase
+        if phase is _PENDING:
             count.pending += sign
             return
-        if counted.phase is _ADMITTED:
+        if phase is _ADMITTED:
             held = count.usage
             count.admitted += sign
             self.waiting_for_pods += sign * counted.waits_for_pods
