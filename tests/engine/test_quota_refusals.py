@@ -25,7 +25,7 @@ class Told:
             self.permits.give(permits)
         self.records = WorkloadRecords(Backoff(1.0, 10.0), self.permits)
         for name in names:
-            self.records.observe(work(name))
+            self.records.add(work(name))
         self.all = [self.records.get(work(name).key) for name in names]
 
     def taken(self) -> list[tuple[str, str]]:
@@ -93,7 +93,8 @@ def test_workloads_that_cannot_be_written_to_keep_nobody_from_a_permit():
 def changed_by_somebody(told: Told) -> None:
     """The write about the first workload conflicts, and then what it conflicted with is observed."""
     told.records.answer(told.sent[0], WriteError.CONFLICT, 1.0)
-    told.records.observe(structs.replace(told.all[0].observed, version="9", labels={"by": "somebody"}))
+    found = structs.replace(told.all[0].observed, version="9", labels={"by": "somebody"})
+    told.records.observe(told.all[0], found)
 
 
 def test_a_refusal_whose_write_conflicts_is_told_again_and_nothing_is_decided_anew():

@@ -22,7 +22,7 @@ WORK = QueuedWorkload(KEY, "uid", "1", 0.0, (PodSet("main", PodShape()),), "queu
 @pytest.fixture
 def records():
     made = WorkloadRecords(Backoff(1.0, 10.0), InformPermits())
-    list(made.observe(WORK))
+    made.add(WORK)
     return made
 
 
@@ -32,7 +32,7 @@ def says(records, text):
 
 def seen(records, written, version):
     found = structs.replace(with_status(records.get(KEY).observed, written.change), version=version)
-    return list(records.observe(found))
+    return list(records.observe(records.get(KEY), found))
 
 
 def test_what_is_so_already_is_not_written_and_holds_nothing_up(records):
@@ -106,7 +106,7 @@ def under_way(records, *names):
     """Writes about these workloads, none of them answered."""
     for name in names:
         work = other(name)
-        records.observe(work)
+        records.add(work)
         records.want(records.get(work.key), refused(work, "WaitingForQuota", "4 more needed", (), 5.0))
     return list(records.send(0.0))
 
@@ -127,7 +127,8 @@ def test_the_next_deadline_is_that_of_the_first_who_still_rests(records):
     records.answer(first, WriteError.UNAVAILABLE, 6.0)
     records.answer(second, None, 6.0)
     assert records.writes.deadlines.next_deadline() == 7.0
-    records.observe(structs.replace(with_status(other("a"), first.change), version="2"))
+    found = structs.replace(with_status(other("a"), first.change), version="2")
+    records.observe(records.get(found.key), found)
     assert records.writes.deadlines.next_deadline() == 6.0 + PATIENCE
     records.lose(other("b").key, "b")
     assert records.writes.deadlines.next_deadline() is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from operator import is_
+from operator import countOf, is_
 from typing import Any, TypeVar
 
 from msgspec import MsgspecError, Struct, structs
@@ -154,8 +154,8 @@ class Rereading:
 
 def _differs_in_version_only(metadata: Json, version: str, was: Json) -> bool:
     """On the wire. Versions of one object share what has not changed, so most often nothing is encoded for it."""
-    if list(was) == list(metadata):
-        differing = len(was) - sum(map(is_, was.values(), metadata.values()))
+    if was.keys() == metadata.keys():
+        differing = countOf(map(is_, was.values(), metadata.values()), False)
         if differing == (was.get("resourceVersion") is not metadata.get("resourceVersion")):
             return True
     return _ENCODER.encode({**was, "resourceVersion": version}) == _ENCODER.encode(metadata)

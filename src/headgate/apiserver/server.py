@@ -63,7 +63,6 @@ from headgate.apiserver.handlers import (
     refuse_list_options,
     valid_utf8,
     validate_fields,
-    validated_patch,
 )
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.managedfields import FieldTracker
@@ -404,11 +403,12 @@ class ApiServer:
     def _patch(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         if self._tracks_fields and request.content_type == APPLY:
             return self._apply(request, info)
+        validation = None
         if request.query:
             forced(request.query, applies=False)
+            validation = field_validation(request.method, request.query)
         patch = decode_patch(request.body, request.content_type, info.served)
-        validation = field_validation(request.method, request.query)
-        return 200, self._writer.patch(info, validated_patch(info, patch, validation))
+        return 200, self._writer.patch(info, patch, validation)
 
     def _apply(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         force = forced(request.query, applies=True)

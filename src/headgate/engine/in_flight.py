@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator
 from enum import Enum, auto
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -64,7 +64,7 @@ class InFlightWrite(Struct, Generic[W]):
     state: WriteState = WriteState.SENT
     joined: tuple[W, ...] = ()  # further writes of the same decision
     is_seen: bool = False  # it was observed before it was answered
-    has_deadline: bool = False
+    deadlines: Deadlines[Any] | None = None  # where it has one
 
     @property
     def writes(self) -> tuple[W, ...]:
@@ -79,6 +79,7 @@ class InFlightWrites(Generic[S, W]):
         self._unanswered: dict[S, None] = {}
         self.deadlines = Deadlines[S]()  # when to call `due`
         self.idle_deadlines = Deadlines[S]()  # those of them that are safety nets only
+        self._nets = self.idle_deadlines if policy.idle_nets else self.deadlines
 
     def __contains__(self, slot: S) -> bool:
         return slot in self._writes
@@ -97,7 +98,7 @@ class InFlightWrites(Generic[S, W]):
     def send(self, slot: S, write: W, base: str = "") -> W:
         """The write is in flight from now on, in place of an earlier one."""
         if slot in self._writes:
-            self._drop_deadline(slot)
+            self._drop_deadline(self._writes[slot], slot)
         self._writes[slot] = InFlightWrite(write, base)
         self._unanswered[slot] = None
         return write
@@ -129,7 +130,7 @@ class InFlightWrites(Generic[S, W]):
             if flight.state is _SENT:
                 flight.state = _ACCEPTED
                 self._unanswered.pop(slot, None)
-                self._set_deadline(flight, slot, now + policy.patience, policy.idle_nets)
+                self._set_deadline(flight, slot, now + policy.patience, self._nets)
             return _PENDING
         if trouble is WriteError.GONE or (trouble is WriteError.REFUSED and policy.refusal_rest is None):
             return self._settle(slot, WriteResult.REFUSED)
@@ -139,7 +140,7 @@ class InFlightWrites(Generic[S, W]):
             self._count_failure(slot, flight.base)
             self._unanswered.pop(slot, None)
             flight.state = WriteState.REFUSED
-            self._set_deadline(flight, slot, now + policy.refusal_rest, policy.idle_nets)
+            self._set_deadline(flight, slot, now + policy.refusal_rest, self._nets)
         else:
             self._back_off(slot, WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED, now)
         return WriteResult.PENDING
@@ -199,7 +200,7 @@ class InFlightWrites(Generic[S, W]):
         """Writes whose deadline has come: PENDING ones are sent again as they are, FORGOTTEN ones decided anew."""
         for slot in (*self.deadlines.due(now), *self.idle_deadlines.due(now)):
             flight = self._writes[slot]
-            flight.has_deadline = False
+            flight.deadlines = None
             if flight.state is WriteState.RETRYING and self._policy.resends:
                 flight.state = WriteState.SENT
                 self._unanswered[slot] = None
@@ -208,24 +209,23 @@ class InFlightWrites(Generic[S, W]):
                 del self._writes[slot]
                 yield slot, flight.write, WriteResult.FORGOTTEN
 
-    def _set_deadline(self, flight: InFlightWrite[W], slot: S, at: float, idle: bool) -> None:
-        if flight.has_deadline:
-            self._drop_deadline(slot)
-        flight.has_deadline = True
+    def _set_deadline(self, flight: InFlightWrite[W], slot: S, at: float, deadlines: Deadlines[S]) -> None:
+        self._drop_deadline(flight, slot)
         if at < math.inf:
-            (self.idle_deadlines if idle else self.deadlines).set(slot, at)
+            flight.deadlines = deadlines
+            deadlines.set(slot, at)
 
-    def _drop_deadline(self, slot: S) -> None:
-        self.deadlines.drop(slot)
-        if self._policy.idle_nets:
-            self.idle_deadlines.drop(slot)
+    def _drop_deadline(self, flight: InFlightWrite[W], slot: S) -> None:
+        if flight.deadlines is not None:
+            flight.deadlines.drop(slot)
+            flight.deadlines = None
 
     def _back_off(self, slot: S, state: WriteState, now: float) -> None:
         flight = self._writes[slot]
         flight.state = state
         self._unanswered.pop(slot, None)
         failures = self._count_failure(slot, flight.base)
-        self._set_deadline(flight, slot, now + self._policy.backoff.after(failures), idle=False)
+        self._set_deadline(flight, slot, now + self._policy.backoff.after(failures), self.deadlines)
 
     def _count_failure(self, slot: S, base: str) -> int:
         failures, version = self._failures.get(slot, (0, base))
@@ -235,8 +235,8 @@ class InFlightWrites(Generic[S, W]):
 
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         flight = self._writes.pop(slot)
-        if flight.has_deadline:
-            self._drop_deadline(slot)
+        if flight.deadlines is not None:
+            flight.deadlines.drop(slot)
         self._unanswered.pop(slot, None)
         if self._failures and verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)

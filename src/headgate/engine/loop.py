@@ -106,8 +106,8 @@ class Engine:
         Raises AssertionError for a broken invariant and Raised for anything else; neither leaves an engine of use.
         """
         effects: list[Effect | FleetEffect] = []
-        readers, awake = self._readers, dict[Plane, None]()
-        lost = False
+        awake: dict[Plane, None] = {}
+        readers, lost = self._readers, False
         event: AnyEvent | None = None
         plane: Plane | None = None
         try:

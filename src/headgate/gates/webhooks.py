@@ -180,8 +180,8 @@ def _of_flavor(request: AdmissionRequest) -> list[AdmissionFieldError]:
 
 def _of_queued_workload(request: AdmissionRequest) -> Sequence[AdmissionFieldError]:
     """Many workloads share one spec and status, so the result is memoized by these."""
-    new, old = request.new, request.old or {}
-    return request.memoize(_queued_workload_errors, request, *_looked_at(new), *_looked_at(old))
+    old = () if request.old is None else _looked_at(request.old)
+    return request.memoize(_queued_workload_errors, request, *_looked_at(request.new), *old)
 
 
 def _looked_at(value: Json) -> tuple[object, object, object]:

@@ -29,7 +29,7 @@ class Resources(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, amounts: Mapping[str, int]) -> Resources:
-        return cls(tuple(sorted(amounts.items())))
+        return cls(tuple(sorted(amounts.items()) if len(amounts) > 1 else amounts.items()))
 
     def __getitem__(self, name: str) -> int:
         for known, amount in self.items:

@@ -201,7 +201,7 @@ class WorkloadLines:
         Places left behind, of blocked classes, or behind others of the class are not looked at again.
         """
         found, fronts, members, blocked = [], self._fronts, self._members, self._blocked
-        for line in sorted(fronts):
+        for line in sorted(fronts) if len(fronts) > 1 else tuple(fronts):
             front = fronts[line]
             while front:
                 position = front[0]

@@ -80,6 +80,7 @@ class _MatchingWebhooks:
 
     def __init__(self, mutating: Sequence[_ConfiguredWebhook], validating: Sequence[_ConfiguredWebhook]) -> None:
         self._mutating, self._validating = mutating, validating
+        self._calls_remote = any(hook.handler is None for hook in validating)
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         """Each webhook is matched against the object as the webhooks before it have changed it."""
@@ -106,7 +107,7 @@ class _MatchingWebhooks:
     def validate(self, operation: Operation, catalog: Catalog) -> None:
         """All webhooks are matched before the first is called; those over HTTPS are called at the same time."""
         matching = [hook for hook in self._validating if _matches(hook, operation, catalog)]
-        remote = [hook for hook in matching if hook.handler is None]
+        remote = [hook for hook in matching if hook.handler is None] if self._calls_remote else []
         answers = iter(_answers(remote, operation, catalog)) if remote else iter(())
         for hook in matching:
             if hook.handler is not None:

@@ -181,15 +181,13 @@ class Schema:
         """The paths of fields that `prune` drops, in alphabetical order."""
         if not self._is_simple:
             return sorted(path.removeprefix(".") for path in dropped_fields(value, self.prune(value)))
-        found: list[str] = []
+        found = [] if self._names.issuperset(value) else [name for name in value if name not in self._names]
         for name, part in self._rewriting:
             if name in value:
                 field = value[name]
-                known = part.known.get(id(field)) or part.checked(field)
-                if known.unknown:
-                    found += [f"{name}{path}" for path in known.unknown]
-        if not self._names.issuperset(value):
-            found += [name for name in value if name not in self._names]
+                unknown = (part.known.get(id(field)) or part.checked(field)).unknown
+                if unknown:
+                    found += [f"{name}{path}" for path in unknown]
         return sorted(found) if found else ()
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:

@@ -246,5 +246,5 @@ def _untyped(schema: Json) -> Any:
         return _checked_by(lambda value: value is not None and not isinstance(value, dict))
     if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") not in _INTEGER_OR_STRING:
         return None
-    is_integer, is_text = _test_of(_integer({})), _text_test(schema)
+    is_integer, is_text = _test_of(_integer({})), _each_text_once(_text_test(schema))
     return _checked_by(lambda value: is_text(value) if type(value) is str else type(value) is int and is_integer(value))

@@ -12,7 +12,6 @@ from headgate.apiserver.handlers.decoding import (
     forced,
     valid_utf8,
     validate_fields,
-    validated_patch,
 )
 from headgate.apiserver.handlers.deletion import (
     FOREGROUND,
@@ -85,5 +84,4 @@ __all__ = [
     "refuse_list_options",
     "valid_utf8",
     "validate_fields",
-    "validated_patch",
 ]

@@ -109,7 +109,7 @@ def _with_shared_parts(body: bytes) -> Json:
     head, has_status, status = body.partition(STATUS)
     head, has_spec, spec = (head + b"}}" if has_status else head).partition(SPEC)
     head = head + b"}}" if has_spec else head
-    value = _object(head) if METADATA in head else _shared(head)
+    value = _shared(head) if head.find(METADATA) < 0 else _object(head)  # `in` takes bytes for a number first
     if has_spec:
         value = {**value, **_shared_spec(spec)}
     return {**value, **_shared_status(status)} if has_status else value
@@ -288,42 +288,24 @@ def forced(query: Mapping[str, str], *, applies: bool) -> bool:
     return force.lower() in ("true", "1", "t")
 
 
-def validate_fields(info: RequestInfo, value: Json, validation: FieldValidation | None) -> None:
+def validate_fields(
+    info: RequestInfo, value: Json, validation: FieldValidation | None, *, is_patched: bool = False
+) -> None:
     """Refuses an object with unknown fields, or notes a warning for each."""
-    unknown = info.served.type.rules.unknown_fields(value) if _looks_through(info.served, validation) else ()
-    if unknown and validation is FieldValidation.STRICT:
-        kind, version = info.served.type.kind, info.served.type.version
-        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {_strict_error(unknown)}')
-    if unknown:
+    looks_through = info.served.custom if validation is None else validation is not FieldValidation.IGNORE
+    unknown = info.served.type.rules.unknown_fields(value) if looks_through else ()
+    if not unknown:
+        return
+    if validation is not FieldValidation.STRICT:
         info.warnings.extend(_sentences(unknown))
-
-
-def validated_patch(info: RequestInfo, patch: Patch, validation: FieldValidation | None) -> Patch:
-    """The patch, which fails or notes warnings where the patched object has unknown fields."""
-    if not _looks_through(info.served, validation):
-        return patch
-
-    def transform(original: Json) -> Json:
-        value = patch(original)
-        unknown = info.served.type.rules.unknown_fields(value)
-        if unknown and validation is FieldValidation.STRICT:
-            patched = msgspec.json.encode(value).decode()
-            raise invalid("", "", "", [invalid_field("patch", patched, _strict_error(unknown))])
-        if unknown:
-            info.warnings.extend(_sentences(unknown))
-        return value
-
-    return transform
-
-
-def _looks_through(served: ServedResource, validation: FieldValidation | None) -> bool:
-    return served.custom if validation is None else validation is not FieldValidation.IGNORE
+        return
+    why = f"strict decoding error: {', '.join(_sentences(unknown))}"
+    if is_patched:
+        raise invalid("", "", "", [invalid_field("patch", msgspec.json.encode(value).decode(), why)])
+    kind, version = info.served.type.kind, info.served.type.version
+    raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def _sentences(unknown: Sequence[str]) -> list[str]:
     """One for each unknown field, as a server words it."""
     return [f"unknown field {quote(path)}" for path in unknown]
-
-
-def _strict_error(unknown: Sequence[str]) -> str:
-    return f"strict decoding error: {', '.join(_sentences(unknown))}"

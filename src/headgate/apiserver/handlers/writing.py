@@ -9,7 +9,7 @@ from msgspec import structs
 from headgate.apiserver.admission import AdmissionChain, WriteAdmission
 from headgate.apiserver.field_errors import IMMUTABLE, FieldError
 from headgate.apiserver.field_errors import invalid as invalid_field
-from headgate.apiserver.handlers.decoding import Patch, with_metadata
+from headgate.apiserver.handlers.decoding import FieldValidation, Patch, validate_fields, with_metadata
 from headgate.apiserver.kubernetes_types import known_part
 from headgate.apiserver.managedfields import FieldTracker, unless_only_times_differ, with_fields, without_fields
 from headgate.apiserver.messages import Json
@@ -104,10 +104,12 @@ class Writer:
             raise unmet_precondition(info.served.type, old["metadata"], "uid", uid)
         return self._update(info, new, old)
 
-    def patch(self, info: RequestInfo, transform: Patch) -> Json:
+    def patch(self, info: RequestInfo, patch: Patch, validation: FieldValidation | None) -> Json:
         """Patches the stored object, or its status."""
         old = info.served.shown(get_existing(info).value)
-        return self._update(info, transform(old), old)
+        new = patch(old)
+        validate_fields(info, new, validation, is_patched=True)
+        return self._update(info, new, old)
 
     def _update(self, info: RequestInfo, new: Json, stored: Json, entries: list[Json] | None = None) -> Json:
         """Updates the object; stores nothing if nothing changes. `entries` are its managedFields, if they are known."""

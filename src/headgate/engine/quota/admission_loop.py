@@ -29,7 +29,7 @@ from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
 from headgate.lifecycle.terminating import running_since
 from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
-from headgate.lifecycle.workload.checks import required_checks
+from headgate.lifecycle.workload.checks import are_ready, required_checks
 from headgate.lifecycle.workload.conditions import (
     DEACTIVATED,
     EVICTED,
@@ -214,9 +214,12 @@ class AdmissionLoop:
     def _reserve(self, head: PendingWorkload, record: WorkloadRecord, assignment: Assignment, now: float) -> None:
         key, queue = record.key, self._objects.queues[head.queue]
         given, workload = admission(head.queue, assignment.pod_sets), record.decided
-        status = reserved(workload, given, required_checks(queue, given), now)
-        self._journal.write(events.reserved(workload, status, assignment.borrow, now))
-        self._records.want(record, status, *events.reserved_events(workload, status, now))
+        checks = required_checks(queue, given)
+        status = reserved(workload, given, checks, now)
+        is_admitted = are_ready(status.checks, checks)
+        entry, emitted = events.reserved(workload, given, assignment.borrow, now, is_admitted=is_admitted)
+        self._journal.write(entry)
+        self._records.want(record, status, *emitted)
         self._records.drop_refusal(record)
         self.assumed[key] = AssumedReservation(key, head.queue, assignment.usage)
         self._cache.assume(record, reservation_for(head, assignment.usage, now), now)

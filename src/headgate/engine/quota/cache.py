@@ -174,7 +174,7 @@ class QuotaCache:
         record.requests = self._objects.requests(workload)
         self.pending.add(with_requests(workload, queue, record.requests, ordered_at(workload, self._settings)), now)
         is_pending = workload.key in self.pending
-        self._count_as(record, CountedWorkload(local, queue, _PENDING) if is_pending else None)
+        self._count_as(record, CountedWorkload((local, queue), _PENDING) if is_pending else None)
 
     def _dequeue(self, record: WorkloadRecord, now: float) -> None:
         self.pending.give_up(record.key, now)
@@ -182,11 +182,12 @@ class QuotaCache:
         self._count_as(record, None)
 
     def _count(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, reservation: Reservation) -> None:
+        place = local, reservation.queue
         if workload.is_true(ADMITTED):
             waits_for_pods = not reservation.evicted and _waits_for_pods(workload)
-            counted = CountedWorkload(local, reservation.queue, _ADMITTED, reservation.usage, waits_for_pods)
+            counted = CountedWorkload(place, _ADMITTED, reservation.usage, waits_for_pods)
         else:
-            counted = CountedWorkload(local, reservation.queue, _RESERVING, reservation.usage)
+            counted = CountedWorkload(place, _RESERVING, reservation.usage)
         self._count_as(record, counted)
 
     def _count_as(self, record: WorkloadRecord, counted: CountedWorkload | None) -> None:

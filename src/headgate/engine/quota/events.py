@@ -13,7 +13,7 @@ from headgate.lifecycle.workload.next_step import Step
 from headgate.lifecycle.workload.queue_snapshot import MISCONFIGURED
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.kueue_names import JOB_UID
-from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.queues import Admission, QueuedWorkload
 from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_workload import PendingWorkload
@@ -25,21 +25,31 @@ EVENTS_BY_REASON = frozenset({"AdmissionGated", "AdmissionGateCleared", "Deleted
 """Lifecycle steps that are emitted as events under their own reason."""
 
 
-def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int, now: float) -> Entry:
-    given = status.admission
-    assert given is not None
-    waited = round((now - queued_since(workload)) * 1000)
-    numbers: dict[str, int | str] = {**_summary(given), "borrow_level": borrow, "queued_ms": waited}
-    if _is_admitted(status):
-        return Entry(now, workload.key, "admit", ADMITTED, f"admitted by {given.cluster_queue}", numbers)
-    message = f"quota reserved in {given.cluster_queue}"
-    return Entry(now, workload.key, "reserve", QUOTA_RESERVED, message, numbers)
+def reserved(
+    workload: QueuedWorkload, given: Admission, borrow: int, now: float, *, is_admitted: bool
+) -> tuple[Entry, tuple[LazyEvent, ...]]:
+    """The entry of a reservation, and its events: QuotaReserved, and Admitted where no check is still to pass."""
+    queue, waited = given.cluster_queue, now - queued_since(workload)
+    numbers = {**_summary(given), "borrow_level": borrow, "queued_ms": round(waited * 1000)}
+    has_quota = partial(_reserved_event, workload, queue, waited, now)
+    if not is_admitted:
+        message = f"quota reserved in {queue}"
+        return Entry(now, workload.key, "reserve", QUOTA_RESERVED, message, numbers), (has_quota,)
+    entry = Entry(now, workload.key, "admit", ADMITTED, f"admitted by {queue}", numbers)
+    return entry, (has_quota, partial(_admitted_event, workload, queue, now, now))
 
 
 def _summary(given: Admission) -> dict[str, int | str]:
-    flavors = sorted({flavor for one in given.pod_sets for _, flavor in one.flavors})
-    pods = sum([one.count for one in given.pod_sets])
-    return {"queue": given.cluster_queue, "flavors": ",".join(flavors), "pods": pods}
+    flavors: set[str] = set()
+    pods = 0
+    for one in given.pod_sets:
+        flavors.update(dict(one.flavors).values())
+        pods += one.count
+    return {
+        "queue": given.cluster_queue,
+        "flavors": ",".join(sorted(flavors) if len(flavors) > 1 else flavors),
+        "pods": pods,
+    }
 
 
 def refused(head: PendingWorkload, refusal: Refusal, now: float) -> Entry:
@@ -70,17 +80,8 @@ def forgotten(workload: QueuedWorkload, now: float) -> Entry:
     return Entry(now, workload.key, "forget", "WriteFailed", message)
 
 
-def reserved_events(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> Iterator[LazyEvent]:
-    """QuotaReserved, and Admitted where no admission check is still to pass."""
-    assert status.admission is not None
-    yield partial(_reserved_event, workload, status.admission.cluster_queue, now)
-    if _is_admitted(status):
-        yield partial(_admitted_event, workload, status.admission.cluster_queue, now, now)
-
-
-def _reserved_event(workload: QueuedWorkload, queue: str, now: float) -> EmitEvent:
-    waited = max(0, now - queued_since(workload))
-    message = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
+def _reserved_event(workload: QueuedWorkload, queue: str, waited: float, now: float) -> EmitEvent:
+    message = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {max(0, waited):.0f}s"
     return _event(workload, QUOTA_RESERVED, message, now)
 
 
@@ -133,13 +134,6 @@ def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[La
 def _admitted_event(workload: QueuedWorkload, queue: str, since: float, now: float) -> EmitEvent:
     text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, now - since):.0f}s"
     return _event(workload, ADMITTED, text, now)
-
-
-def _is_admitted(status: QueuedWorkloadStatus) -> bool:
-    for one in status.conditions:
-        if one.type == ADMITTED:
-            return one.status == "True"
-    return False
 
 
 def _worth(who: str, workload: QueuedWorkload) -> str:

@@ -25,6 +25,7 @@ from headgate.model.keys import Condition, Key, Kind
 from headgate.model.queues import GATE_SIGNALS, EvictionCount, QueuedWorkload
 
 STARTED = "Started"  # the reason of PodsReady the first time; pods that recovered are no news
+BLOCKED_ON_GATES, PREEMPTION_BLOCKED = GATE_SIGNALS
 
 Came = Mapping[str, Condition]
 """Conditions that have turned true, by type."""
@@ -184,22 +185,21 @@ class AdmissionMetrics:
     def observe(self, record: WorkloadRecord, after: QueuedWorkload, queue: str, now: float) -> None:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
         before = record.observed
-        if before.status.conditions != after.status.conditions:
-            was = {one.type for one in before.status.conditions if one.status == "True"}
-            came = {one.type: one for one in after.status.conditions if one.status == "True" and one.type not in was}
+        was, had_quota = before.status.conditions, before.status.admission is not None
+        if was != after.status.conditions:
+            came: dict[str, Condition] = {}
+            for one in after.status.conditions:
+                if one.status == "True" and one not in was and not before.is_true(one.type):
+                    came[one.type] = one
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
-                if (
-                    not came.keys().isdisjoint(GATE_SIGNALS)
-                    and after.gated_since is not None
-                    and before.gated_since is None
-                ):
+                if (BLOCKED_ON_GATES in came or PREEMPTION_BLOCKED in came) and _is_newly_gated(before, after):
                     self._add("headgate_gated_preemptions_total", cluster_queue=queue)
                 if PREEMPTED in came:
                     self._preempted(record, came[PREEMPTED].reason)
-            if QUOTA_RESERVED in was and before.status.admission is not None and not after.is_true(QUOTA_RESERVED):
+            if had_quota and not after.is_true(QUOTA_RESERVED) and before.is_true(QUOTA_RESERVED):
                 self._released(after, queue, now)
-        if before.status.admission is not None and before.status.evictions != after.status.evictions:
+        if had_quota and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)
 
     def forget(self, key: Key) -> None:
@@ -272,6 +272,10 @@ class AdmissionMetrics:
 
     def _add(self, metric: str, **labels: str) -> None:
         self._counted[metric, tuple(sorted(labels.items()))] += 1
+
+
+def _is_newly_gated(before: QueuedWorkload, after: QueuedWorkload) -> bool:
+    return after.gated_since is not None and before.gated_since is None
 
 
 def _naming(key: Key) -> Iterator[Mapping[str, str]]:

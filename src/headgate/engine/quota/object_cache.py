@@ -49,7 +49,8 @@ class NamespaceAdjustments:
     def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
         """What the workload requests; the same object for equal workloads, as long as one of them keeps it."""
         namespace = workload.key.namespace
-        priority, gated = workload.priority + workload.boost, workload.has_closed_gate
+        priority = workload.priority + workload.boost
+        gated = self._settings.preemption_gates and workload.has_closed_gate
         look = namespace, workload.pod_sets, workload.status.reclaimable, priority, gated
         known = self._requests.get(look)
         if known is None:

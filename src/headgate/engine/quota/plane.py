@@ -67,6 +67,7 @@ class QuotaPlane:
 
     def __init__(self, settings: Settings, journal: Journal, watch: PluginObserver = unwatched) -> None:
         self._settings = settings.quota
+        self._keeps_finished = settings.quota.retention.after_finished is None
         self._journal = journal
         self._objects = QuotaObjectCache(settings.quota)
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
@@ -194,20 +195,24 @@ class QuotaPlane:
         record = self._records.get(key)
         if record is not None and record.observed.uid == workload.uid:
             self._note_change(record, workload, now)
-        else:
-            if record is not None:
-                self._delete(key, record.observed.uid, now)
-            self._cache.came_from_outside(workload)
-        self._dirty.setdefault(key, False)
-        emitted = self._records.observe(workload)
-        return emitted if record is not None else (*emitted, *self._warn(workload, now))
+            self._dirty.setdefault(key, False)
+            return self._records.observe(record, workload)
+        if record is not None:
+            self._delete(key, record.observed.uid, now)
+        self._cache.came_from_outside(workload)
+        self._dirty[key] = False
+        self._records.add(workload)
+        return self._warn(workload, now) if record is None else ()
 
-    def _warn(self, workload: QueuedWorkload, now: float) -> Iterator[LazyEvent]:
-        names = {name for pod_set in workload.pod_sets for name in saturated(pod_set.shape.requests)}
-        if names:
-            entry = saturated_entry(workload.key, tuple(sorted(names)), now)
-            self._journal.write(entry)
-            yield partial(saturated_event, workload.target, entry)
+    def _warn(self, workload: QueuedWorkload, now: float) -> tuple[LazyEvent, ...]:
+        names: set[str] = set()
+        for pod_set in workload.pod_sets:
+            names.update(saturated(pod_set.shape.requests))
+        if not names:
+            return ()
+        entry = saturated_entry(workload.key, tuple(sorted(names)), now)
+        self._journal.write(entry)
+        return (partial(saturated_event, workload.target, entry),)
 
     def _note_change(self, record: WorkloadRecord, after: QueuedWorkload, now: float) -> None:
         before = record.observed
@@ -323,8 +328,12 @@ class QuotaPlane:
             if looks_again:
                 record.examined = record.cached = None
             if not record.is_examined and record.is_open:
-                self._examine(record, now)
-                self._set_deadline(record, now)
+                if record.is_finished and self._keeps_finished and record.decided.deleted is None:
+                    record.examined = record.decided  # nothing more becomes of it
+                    self._records.deadlines.drop(key)
+                else:
+                    self._examine(record, now)
+                    self._set_deadline(record, now)
             place(record, now)
             if record.decided.status.admission is None:
                 self._loop.report_bypassed(record, now)

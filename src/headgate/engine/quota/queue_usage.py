@@ -6,7 +6,7 @@ Usage is updated as workloads change and never recounted; that of a queue withou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -42,8 +42,10 @@ class QueueUsage:
         return self.reserved + self.admitted
 
     @property
-    def reservation(self) -> Counter[FlavorResource]:
+    def reservation(self) -> Mapping[FlavorResource, int]:
         """What all of them hold."""
+        if not self.reserved_usage:
+            return self.usage
         total = Counter(self.usage)
         total.update(self.reserved_usage)
         return total
@@ -71,11 +73,14 @@ class LocalQueueUsage(QueueUsage):
         return not (self.pending or self.reserved or self.admitted)
 
 
+UsagePlace = tuple[Key, str]
+"""A LocalQueue and a ClusterQueue: where workloads are counted together."""
+
+
 class CountedWorkload(Struct, frozen=True, gc=False):
     """How one workload is counted; `waits_for_pods` where it is admitted and its pods are not ready."""
 
-    local: Key
-    queue: str
+    place: UsagePlace
     phase: WorkloadPhase
     usage: Usage = ()
     waits_for_pods: bool = False
@@ -88,10 +93,10 @@ class QueueUsages:
     """
 
     def __init__(self) -> None:
-        self._usages: dict[tuple[Key, str], LocalQueueUsage] = {}
+        self._usages: dict[UsagePlace, LocalQueueUsage] = {}
         self._of_locals: dict[Key, dict[str, LocalQueueUsage]] = {}
         self._of_queues: dict[str, dict[Key, LocalQueueUsage]] = {}
-        self.changed: dict[tuple[Key, str], None] = {}
+        self.changed: dict[UsagePlace, None] = {}
         self.waiting_for_pods = 0
 
     def replace(self, before: CountedWorkload | None, counted: CountedWorkload | None) -> None:
@@ -102,10 +107,10 @@ class QueueUsages:
             self._count(before, -1)
         if counted is not None:
             self._count(counted, 1)
-        if before is None or (counted is not None and before.queue == counted.queue and before.local == counted.local):
+        if before is None or (counted is not None and before.place == counted.place):
             return
-        if self._usages[before.local, before.queue].is_empty:
-            self._drop(before.local, before.queue)
+        if self._usages[before.place].is_empty:
+            self._drop(*before.place)
 
     def local(self, key: Key) -> QueueUsage:
         return _sum(tuple(self._of_locals.get(key, {}).values()))
@@ -126,13 +131,13 @@ class QueueUsages:
         return dict.fromkeys([local for local, _ in changed]), queues
 
     def _count(self, counted: CountedWorkload, sign: int) -> None:
-        place = counted.local, counted.queue
+        place = counted.place
         self.changed[place] = None
-        count = self._usages.get(place) or self._new(*place)
-        if counted.phase is _PENDING:
+        count, phase = self._usages.get(place) or self._new(*place), counted.phase
+        if phase is _PENDING:
             count.pending += sign
             return
-        if counted.phase is _ADMITTED:
+        if phase is _ADMITTED:
             held = count.usage
             count.admitted += sign
             self.waiting_for_pods += sign * counted.waits_for_pods

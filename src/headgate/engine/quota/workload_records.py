@@ -218,14 +218,12 @@ class WorkloadRecords:
         """All of them, as last observed."""
         return (record.observed for record in self._records.values())
 
-    def observe(self, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
+    def add(self, workload: QueuedWorkload) -> None:
+        """A workload that was not known, under a name nobody else has."""
+        self._records[workload.key] = WorkloadRecord(workload)
+
+    def observe(self, record: WorkloadRecord, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
         """Takes the workload as observed; returns the events of the write that is confirmed by it."""
-        key = workload.key
-        record = self._records.get(key)
-        if record is None or record.observed.uid != workload.uid:
-            self.writes.forget(key)
-            self._records[key] = WorkloadRecord(workload)
-            return ()
         record.observed, record.is_finished = workload, workload.is_true(FINISHED)
         if record.sent is None:
             record.apply_writes()
@@ -233,11 +231,11 @@ class WorkloadRecords:
                 self._forget(record)  # decided on what is no longer so
         elif record.shows_what_was_sent() or self._drops_proposals(record):
             events = record.take_events()
-            self.writes.confirm(key)
+            self.writes.confirm(record.key)
             record.settle()
             return events
         else:
-            self._conclude(record, self.writes.observe(key, workload.version))
+            self._conclude(record, self.writes.observe(record.key, workload.version))
         return ()
 
     def _drops_proposals(self, record: WorkloadRecord) -> bool:
@@ -375,20 +373,23 @@ class WorkloadRecords:
                 del self.unsent[key]
                 if record.informs:
                     self._unpermitted[key] = now
-                else:
-                    yield from self._send(record)
+                elif (sent := self._send(record)) is not None:
+                    yield sent
         while self._unpermitted and self._permits.left > 0:
             key = next(iter(self._unpermitted))
             del self._unpermitted[key]
-            for write in self._send(self._records[key]):
+            if (sent := self._send(self._records[key])) is not None:
                 self._permits.take()
-                yield write
+                yield sent
 
-    def _send(self, record: WorkloadRecord) -> Iterator[Written]:
-        if record.wanted is not None and _shows(record.observed, record.wanted):
-            record.want(None, ())  # it is so already: a write would make no version to be observed
-        elif record.wanted is not None:
-            yield self.writes.send(record.key, record.send(record.wanted), record.base)
+    def _send(self, record: WorkloadRecord) -> Written | None:
+        """The write of what was decided; None when it is so already, as no version would be there to be observed."""
+        if record.wanted is None:
+            return None
+        if _shows(record.observed, record.wanted):
+            record.want(None, ())
+            return None
+        return self.writes.send(record.key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""

@@ -47,7 +47,9 @@ def edited(workload: QueuedWorkload, now: float, *updates: ConditionUpdate, **fi
 def _with(
     shown: tuple[Condition, ...], at: float, generation: int, updates: tuple[ConditionUpdate, ...]
 ) -> tuple[Condition, ...]:
-    conditions = {one.type: one for one in shown}
+    conditions: dict[str, Condition] = {}
+    for one in shown:
+        conditions[one.type] = one
     for each in updates:
         type_, status = each.type, "True" if each.status else "False"
         before = conditions.get(type_)
