@@ -1,13 +1,14 @@
 """Pods bound per second on one real kube-apiserver: raw binding requests, kube-scheduler and headgate, side by side.
 
-All three find the same pods waiting and the same empty nodes, and each is a process of its own. A watch of ours takes
+All find the same pods waiting and the same empty nodes, and each is a process of its own. A watch of ours takes
 the time from the first node name set to the last. Raw requests are sent by headgate's own account, so that the server
-authorizes both alike. kube-scheduler runs its default configuration with `clientConnection.qps` and `burst` at 5000, so
+authorizes both alike; once by a client that does nothing else, and once by one that watches the pods as well, as every
+scheduler has to. kube-scheduler runs its default configuration with `clientConnection.qps` and `burst` at 5000, so
 that its client does not hold it back; leader election is off for it and for headgate.
 
-What a machine does changes by more from minute to minute than what is compared here. So raw requests and headgate run
-in pairs that follow each other closely, each of them first as often as the other, and what counts is the median of the
-pairs' ratios. kube-scheduler, which takes longest, runs in the first round only.
+What a machine does changes by more from minute to minute than what is compared here. So raw requests run right
+before or right after headgate, one as often as the other, and what counts is the median of the rounds' ratios.
+kube-scheduler, which takes longest, runs in the first round only.
 
 Where no CPU is idle while pods are bound, the rate is what the CPU time for each pod leaves: the server's, the
 contender's, and that of the watch.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import ssl
 import statistics
@@ -69,13 +71,17 @@ class Runner(Protocol):
     def stop(self) -> None: ...
 
 
-def raw_bindings(course: Course, namespace: str) -> Child:
+def raw_bindings(course: Course, namespace: str, *more: str) -> Child:
     counts = (f"--nodes={len(course.nodes)}", f"--pods={course.pods}")
-    flags = (f"--raw={namespace}", f"--kubeconfig={course.account}", *counts)
+    flags = (f"--raw={namespace}", f"--kubeconfig={course.account}", *counts, *more)
     return Child([sys.executable, __file__, *flags], course.cluster.folder / "raw.log")
 
 
-async def bind_raw(server: Server, namespace: str, nodes: int, pods: int) -> None:
+def watching_bindings(course: Course, namespace: str) -> Child:
+    return raw_bindings(course, namespace, "--watch")
+
+
+async def bind_raw(server: Server, namespace: str, nodes: int, pods: int, *, watches: bool) -> None:
     """The pods in turn to the nodes in turn, by as many requests at once as headgate makes."""
 
     async def bind(number: int) -> None:
@@ -84,9 +90,10 @@ async def bind_raw(server: Server, namespace: str, nodes: int, pods: int) -> Non
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         await client.create(f"{pods_path(namespace)}/{name}/binding", binding)
 
-    async with Client(server, CONCURRENCY) as client:
-        await asyncio.gather(*map(bind, range(pods)))
-    await asyncio.Event().wait()  # its CPU time is read while it runs
+    async with PodWatch(server, namespace) if watches else contextlib.nullcontext():
+        async with Client(server, CONCURRENCY) as client:
+            await asyncio.gather(*map(bind, range(pods)))
+        await asyncio.Event().wait()  # its CPU time is read while it runs
 
 
 def server_of(kubeconfig: Path) -> Server:
@@ -131,9 +138,10 @@ class Contender(NamedTuple):
 
 
 RAW = Contender("raw", "nobody", raw_bindings, writes_events=False)
+WATCHING = Contender("raw, watching", "nobody", watching_bindings, writes_events=False)
 REAL = Contender("kube-scheduler", "default-scheduler", kube_scheduler)
 OURS = Contender("headgate", "headgate", our_scheduler)
-CONTENDERS = (RAW, REAL, OURS)
+CONTENDERS = (RAW, WATCHING, REAL, OURS)
 
 
 class Figures(NamedTuple):
@@ -256,8 +264,8 @@ async def run(cluster: Cluster, nodes: int, pods: int, rounds: int, chosen: Sequ
         results: dict[str, list[Figures]] = {contender.name: [] for contender in chosen}
         print(f"{nodes} nodes, {pods} pods, one kube-apiserver\n\n{HEADING}")
         for number in range(rounds):
-            for contender in in_round(number, chosen):
-                figures = await race(course, contender, f"bench-{contender.name}-{number}")
+            for position, contender in enumerate(in_round(number, chosen)):
+                figures = await race(course, contender, f"bench-{contender.scheduler_name}-{number}-{position}")
                 results[contender.name].append(figures)
                 print(row(contender.name, figures), flush=True)
         print("\n" + "\n".join(_ratios(results)))
@@ -265,9 +273,9 @@ async def run(cluster: Cluster, nodes: int, pods: int, rounds: int, chosen: Sequ
 
 def in_round(number: int, chosen: Sequence[Contender]) -> list[Contender]:
     """Who runs in a round, in order."""
-    pair = [each for each in (RAW, OURS) if each in chosen]
+    near = [each for each in (RAW, OURS, WATCHING) if each in chosen]
     real = [REAL] if REAL in chosen and number == 0 else []
-    return real + (pair if number % 2 == 0 else pair[::-1])
+    return real + (near if number % 2 == 0 else near[::-1])
 
 
 COLUMNS = (
@@ -307,13 +315,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Pods bound per second on a real kube-apiserver.")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
-    parser.add_argument("--rounds", type=int, default=1, help="pairs of raw bindings and headgate")
+    parser.add_argument("--rounds", type=int, default=1, help="of raw bindings and headgate")
     parser.add_argument("--only", action="append", choices=[each.name for each in CONTENDERS], help="may be repeated")
     parser.add_argument("--raw", metavar="NAMESPACE", help="be the raw client for the pods of a namespace")
+    parser.add_argument("--watch", action="store_true", help="watch the pods too, as the raw client")
     parser.add_argument("--kubeconfig", type=Path, help="of the raw client")
     chosen = parser.parse_args()
     if chosen.raw:
-        uvloop.run(bind_raw(server_of(chosen.kubeconfig), chosen.raw, chosen.nodes, chosen.pods))
+        server = server_of(chosen.kubeconfig)
+        uvloop.run(bind_raw(server, chosen.raw, chosen.nodes, chosen.pods, watches=chosen.watch))
         return 0
     contenders = [each for each in CONTENDERS if not chosen.only or each.name in chosen.only]
     try:

@@ -39,7 +39,9 @@ class DurableServer:
         assert said.startswith(b"export"), said
 
     async def stop(self, how: signal.Signals) -> int:
-        self._process.send_signal(how)
+        """How it ended, which may have been before."""
+        if self._process.returncode is None:
+            self._process.send_signal(how)
         return await self._process.wait()
 
     def client(self) -> Client:
@@ -100,9 +102,12 @@ async def killed_often(folder: Path, times: int, count: int) -> None:
     """Fails if anything that was acknowledged is missing after any of the kills."""
     server = DurableServer(folder)
     await server.start()
-    for _ in range(times):
-        await server.storm(count)
-        await server.start()
-        assert await server.missing() == []
-    assert len(server.acknowledged) > times * count // 2
-    assert await server.stop(signal.SIGTERM) == 0
+    try:
+        for _ in range(times):
+            await server.storm(count)
+            await server.start()
+            assert await server.missing() == []
+        assert len(server.acknowledged) > times * count // 2
+        assert await server.stop(signal.SIGTERM) == 0
+    finally:
+        await server.stop(signal.SIGKILL)

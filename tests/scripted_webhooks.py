@@ -115,7 +115,7 @@ class ScriptedWebhooks:
             "rules": [rules],
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
-            "timeoutSeconds": 5,
+            "timeoutSeconds": 30,
             **fields,
         }
 

@@ -57,6 +57,27 @@ def test_a_gang_is_preempted_pod_by_pod_unless_it_says_otherwise(client: Client)
     "given, message",
     [
         pytest.param(
+            workload({**group(), "priorityClassName": "high"}),
+            'strict decoding error: unknown field "spec.podGroups[0].priorityClassName"',
+            id="a priority of a group",
+        ),
+        pytest.param(
+            workload(group(gang={"minCount": 4, "preemptionMode": "Workers"})),
+            'spec.podGroups[0].policy.gang.preemptionMode: Unsupported value: "Workers"',
+            id="workers that are preempted while their leader is kept",
+        ),
+    ],
+)
+def test_groups_of_which_not_all_pods_are_treated_alike_are_refused(client: Client, given: Json, message: str) -> None:
+    """What the schema does not know kubectl has the server refuse; nobody has it and waits for it to count."""
+    _, _, said = refused(client.ask("POST", f"{WORKLOADS}?fieldValidation=Strict", given))
+    assert message in said
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        pytest.param(
             workload(group(gang={"minCount": 1}, basic={})),
             "spec.podGroups[0].policy: Invalid value: must have exactly one of gang and basic",
             id="two policies",

@@ -69,7 +69,7 @@ LOGS = [
 ]
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("timeline, until, seed", LOGS)
 def test_one_log_gives_one_journal_in_every_world(timeline, until, seed):
     plan = scenario(pod("first"), machines=[nodes(2)], timeline=timeline, until=until)

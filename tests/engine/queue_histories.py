@@ -117,6 +117,11 @@ class Controllers(QueueCluster):
 class QueueMaking(Making):
     """What people, controllers and machines do to a cluster with queues."""
 
+    asking = 0.85  # of pods, those that ask for the gate
+    strategies = (DequeueStrategy.TRAVERSE, DequeueStrategy.TRAVERSE, DequeueStrategy.FIFO)
+    queues = QUEUES  # that pods and groups name
+    zones = 0.4  # of pods, those that need a node in a zone
+
     def begin(self) -> None:
         self._cluster.make(Namespace(Key(Kind.NAMESPACE, "", "default"), "", "", {}))
         for name in CLASSES:
@@ -180,7 +185,7 @@ class QueueMaking(Making):
             priority=dice.choice((0, 0, 0, 1, 2)),
             reclaimable=dice.random() < 0.8,
             weight=dice.choice((1, 2, 10)),
-            dequeue=dice.choice((DequeueStrategy.TRAVERSE, DequeueStrategy.TRAVERSE, DequeueStrategy.FIFO)),
+            dequeue=dice.choice(self.strategies),
         )
         known = self._cluster.objects.get(made.key)
         limits = f"{made.capability.items} guarantee {made.guarantee.items} deserved {made.deserved.items}"
@@ -211,7 +216,7 @@ class QueueMaking(Making):
     def _pod_group(self, name: str) -> None:
         dice = self._dice
         needs = {"min_resources": amounts(dice.choice((1000, 3000)))} if dice.random() < 0.2 else {}
-        members, of, chosen = dice.randint(0, 3), dice.choice(QUEUES), dice.choice(("", "", *CLASSES))
+        members, of, chosen = dice.randint(0, 3), dice.choice(self.queues), dice.choice(("", "", *CLASSES))
         made = pod_group(name, members, of, priority_class=chosen, volcano=needs)
         self._tell(f"group {name}: {members} in queue {of}, {chosen or 'no class'} {needs}")
         known = self._cluster.objects.get(made.key)
@@ -237,14 +242,14 @@ class QueueMaking(Making):
 
     def _pod(self) -> None:
         dice, name = self._dice, self._dice.choice(PODS)
-        group, of = self._group(), dice.choice((*QUEUES, *QUEUES, ""))
-        asks = OPT_IN if dice.random() < 0.85 else {}
+        group, of = self._group(), dice.choice((*self.queues, *self.queues, ""))
+        asks = OPT_IN if dice.random() < self.asking else {}
         gates = (QUEUE_GATE,) if asks and dice.random() < 0.9 else ()
         if dice.random() < 0.15:
             gates = (FOREIGN, *gates) if dice.random() < 0.5 else (*gates, FOREIGN)
         chosen = dice.choice((*CLASSES, "low", "low"))
         found = self._cluster.objects.get(Key(Kind.PRIORITY_CLASS, "", chosen))
-        zone = (("zone", dice.choice("abc")),) if dice.random() < 0.4 else ()
+        zone = (("zone", dice.choice("abc")),) if dice.random() < self.zones else ()
         cpu = dice.choice((0, 500, 1000, 1000, 1000, 2000))
         made = pod(
             name,
@@ -270,7 +275,7 @@ class QueueMaking(Making):
     def _requeue(self) -> None:
         found = self._some_pod()
         if found is not None:
-            of = self._dice.choice(QUEUES)
+            of = self._dice.choice(self.queues)
             self._tell(f"pod {found.key.name} names queue {of}")
             self._cluster.put(replace(found, annotations={**found.annotations, QUEUE_ANNOTATIONS[0]: of}))
 
@@ -294,7 +299,7 @@ class QueueMaking(Making):
         """A pod of another scheduler on a node, in a queue."""
         nodes = self._those(Kind.NODE)
         if nodes:
-            of, cpu, name = self._dice.choice(QUEUES), self._dice.choice((500, 1000)), self._dice.choice(PODS)
+            of, cpu, name = self._dice.choice(self.queues), self._dice.choice((500, 1000)), self._dice.choice(PODS)
             made = pod(name, cpu, annotations={QUEUE_ANNOTATIONS[0]: of}, scheduler_name="other", phase=Phase.RUNNING)
             self._tell(f"pod {name} of another scheduler runs: {cpu} of queue {of}")
             self._cluster.make(replace(made, node=self._dice.choice(nodes).key.name))
@@ -334,6 +339,64 @@ class QueueMaking(Making):
         seconds = self._dice.choice((30.0, 200.0, 450.0, 650.0, 1300.0))
         self._cluster.now += seconds
         self._tell(f"{seconds:g}s later")
+
+
+class UngatedMaking(QueueMaking):
+    """Few queues, mostly fifo, with nodes for most pods; many never asked for the gate, and many fit no node."""
+
+    asking = 0.4
+    strategies = (DequeueStrategy.FIFO, DequeueStrategy.FIFO, DequeueStrategy.TRAVERSE)
+    queues = ("a", "a", "a", "b")
+    zones = 0.5
+
+    def begin(self) -> None:
+        self._cluster.make(Namespace(Key(Kind.NAMESPACE, "", "default"), "", "", {}))
+        for name in CLASSES:
+            self._class(name, CLASSES[name][0])
+        self._cluster.make(queue("org", 4000))
+        for name in ("a", "b"):
+            self._queue(name)
+        for name in GROUPS:
+            self._pod_group(name)
+        for zone in "ab":
+            self._cluster.make(node(f"n{zone}", cpu=self._dice.choice((2000, 16_000)), labels={"zone": zone}))
+        for _ in range(self._dice.randint(1, 5)):
+            self._pod()
+
+    def act(self) -> None:
+        some = {
+            self._pod: 10,
+            self._any_queue: 2,
+            self._any_state: 1,
+            self._any_pod_group: 1,
+            self._delete_pod: 2,
+            self._stop: 1,
+            self._requeue: 1,
+            self._ungate: 2,
+            self._finish: 2,
+            self._any_node: 1,
+            self._bound_by_others: 2,
+        }
+        self._dice.choices(list(some), list(some.values()))[0]()
+
+    def _queue(self, name: str) -> None:
+        dice = self._dice
+        known = self._cluster.objects.get(queue(name).key)
+        deserved, priority = dice.choice((0, 0, 0, 1000)), dice.choice((0, 0, 0, 1))
+        limit, dequeue = dice.choice((None, 1500, 3000, 3000, 4000)), dice.choice(self.strategies)
+        made = queue(name, limit, "org", deserved=deserved, priority=priority, dequeue=dequeue)
+        self._tell(f"queue {name}: {limit}, deserves {deserved}, priority {priority}, {dequeue}")
+        if known is None:
+            self._cluster.make(made)
+        else:
+            shown = {field: getattr(known, field) for field in ("state", "counts", "allocated", "reserved")}
+            self._cluster.put(replace(made, uid=known.uid, **shown))
+
+    def _any_queue(self) -> None:
+        self._queue(self._dice.choice(self.queues))
+
+    def _group(self) -> GroupKey | None:
+        return super()._group() if self._dice.random() < 0.3 else None
 
 
 class SharingMaking(QueueMaking):
@@ -377,7 +440,7 @@ class SharingMaking(QueueMaking):
             "deserved": dice.choice((0, 1000, 1000, 1500, 2000)),
             "priority": dice.choice((0, 0, 0, 1)),
             "reclaimable": dice.random() < 0.85,
-            "dequeue": dice.choice((DequeueStrategy.TRAVERSE, DequeueStrategy.TRAVERSE, DequeueStrategy.FIFO)),
+            "dequeue": dice.choice(self.strategies),
         }
         above = "a" if name == "d" and dice.random() < 0.5 else "org"
         made = queue(name, dice.choice((None, None, None, 2000)), above, **fields)

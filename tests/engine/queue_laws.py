@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from random import Random
 
 from histories import PLAIN, BrokenLaw, History, said
-from queue_histories import Controllers, QueueCluster, QueueMaking, SharingMaking
+from queue_histories import Controllers, QueueCluster, QueueMaking, SharingMaking, UngatedMaking
 from queue_view import QueueView, has_started, reserves
 
 from headgate.model.effects import (
@@ -19,7 +19,7 @@ from headgate.model.effects import (
     PatchStatus,
     RemoveGate,
 )
-from headgate.model.events import Outcome, WriteError
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Kind
 from headgate.model.pod import ENDED, Pod
 from headgate.model.settings import Profile, Settings, VolcanoSettings
@@ -32,6 +32,7 @@ SETTINGS = Settings(
     volcano=VolcanoSettings(reservation_timeout=TIMEOUT),
 )
 MOST_EVICTIONS = 2  # of one pod, between two changes from outside
+BACKOFFS_ARE_OVER = 20.0  # seconds after which
 MOST_ROUNDS = 40  # in which all pods there are must have run
 
 
@@ -184,24 +185,15 @@ class Unfailing(Random):
         return 0.5
 
 
-class Crash(QueueHistory):
-    """A cluster as another history left it, and a process that dies before or after one of its writes, or does not."""
+class Steady(QueueHistory):
+    """A cluster where all that is decided is done at once."""
 
-    def __init__(self, objects, now: float, at: int | None, done: bool) -> None:
-        super().__init__(0)
-        self.cluster._dice = self.dice = Unfailing(0)
-        self.cluster.objects, self.cluster.now = dict(objects), now
-        self.cluster._made = 10_000
-        self.writes, self._at, self._done = 0, at, done
-        self.restart()
+    def begin(self):
+        cluster = QueueCluster(Unfailing(0))
+        return cluster, UngatedMaking(self.dice, cluster, self.told)
 
     def _do(self, effect) -> None:
-        crashes = self.writes == self._at
-        self.writes += 1
-        if not crashes or self._done:
-            self.cluster.perform(effect)
-        if crashes:
-            self.restart()
+        self.cluster.perform(effect)
 
     def turn(self, events: int, effects: int) -> None:
         super().turn(events, 0)
@@ -212,6 +204,35 @@ class Crash(QueueHistory):
         self.rest()
         self.check()
         return {one.key.name: verdict(one) for one in self.cluster.objects.values() if isinstance(one, Pod)}
+
+
+class Crash(Steady):
+    """A cluster as another history left it, and a process that dies before or after one of its writes, or does not."""
+
+    def __init__(self, objects, now: float, at: int | None = None, done: bool = False) -> None:
+        super().__init__(0)
+        self.cluster.objects, self.cluster.now = dict(objects), now
+        self.cluster._made = 10_000
+        self.writes, self._at, self._done = 0, at, done
+        self.restart()
+
+    def sees(self, other: QueueCluster) -> None:
+        """What has happened in the other cluster and nobody was told yet happens here."""
+        self.cluster.now = other.now
+        for event in other.news:
+            self.cluster.news.append(event)
+            if isinstance(event, Observed):
+                self.cluster.objects[event.object.key] = event.object
+            elif isinstance(event, Gone):
+                self.cluster.objects.pop(event.key, None)
+
+    def _do(self, effect) -> None:
+        crashes = self.writes == self._at
+        self.writes += 1
+        if not crashes or self._done:
+            self.cluster.perform(effect)
+        if crashes:
+            self.restart()
 
 
 def verdict(one: Pod) -> str:
@@ -230,7 +251,7 @@ def a_crash_changes_nothing_in_the_end(seed: int) -> None:
         past.rest()
     past.making.act()
     objects, now = past.cluster.objects, past.cluster.now
-    calm = Crash(objects, now, None, done=False)
+    calm = Crash(objects, now)
     expected = calm.outcome()
     for at in range(calm.writes):
         for done in (False, True):
@@ -239,3 +260,21 @@ def a_crash_changes_nothing_in_the_end(seed: int) -> None:
             if found != expected:
                 stories = f"{past.story}\n-- undisturbed\n{calm.story}\n-- with the crash\n{crashed.story}"
                 raise BrokenLaw(f"a crash {'after' if done else 'before'} write {at}: {expected} is {found}\n{stories}")
+
+
+@law
+def what_is_done_is_what_a_fresh_process_does(seed: int) -> None:
+    """A change has the same pods run, wait and reserve as if the process had started right before it."""
+    history = Steady(seed)
+    history.making.begin()
+    for _ in range(12):
+        history.rest()
+        fresh = Crash(history.cluster.objects, history.cluster.now)
+        fresh.rest()
+        history.cluster.now = max(history.cluster.now, fresh.cluster.now) + BACKOFFS_ARE_OVER
+        history.making.act()
+        fresh.sees(history.cluster)
+        found, expected = history.outcome(), fresh.outcome()
+        if found != expected:
+            stories = f"{history.story}\n-- the fresh process\n{fresh.story}"
+            raise BrokenLaw(f"a fresh process has {expected}, this one {found}\n{stories}")

@@ -219,7 +219,9 @@ class QueueView:
         found = self.queues.get(self.queue_of(one))
         if found is None or found.dequeue is not DequeueStrategy.FIFO or not one.gates:
             return []
-        return [each for each in self.before(one) if each.gates and each.group is None]
+        members = [each for each in self.pods if each.group == one.group] if self.needed(one) > 0 else [one]
+        oldest = min(members, key=lambda each: (each.created, each.key))  # in its place its gang stands
+        return [each for each in self.before(oldest) if each.gates and each.group is None]
 
     def order(self, one: Pod) -> tuple[int, float, Key]:
         group = self.objects.get(one.group.workload) if one.group is not None else None

@@ -10,6 +10,7 @@ from queue_laws import (
     everybody_runs_in_the_end,
     evictions_come_to_rest,
     queues_are_decided_as_by_a_fresh_process,
+    what_is_done_is_what_a_fresh_process_does,
 )
 from volcano_scenes import grouped, pod_group, queue, queued
 
@@ -22,6 +23,12 @@ from headgate.model.volcano import DequeueStrategy
 def test_queues_are_decided_as_by_a_fresh_process(first):
     for seed in range(first, first + 20):
         queues_are_decided_as_by_a_fresh_process(seed)
+
+
+@pytest.mark.parametrize("first", [70, 90, 210, 240])
+def test_what_is_done_is_what_a_fresh_process_does(first):
+    for seed in range(first, first + 15):
+        what_is_done_is_what_a_fresh_process_does(seed)
 
 
 @pytest.mark.parametrize("first", range(0, 20, 10))

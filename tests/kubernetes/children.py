@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 PATIENCE = 60.0  # seconds anything may take before a test gives up
-STOP_PATIENCE = 20.0  # seconds a program may take to end after SIGTERM
+STOP_PATIENCE = 60.0  # seconds a program may take to end after SIGTERM
 
 Found = TypeVar("Found")
 
@@ -92,4 +93,26 @@ def eventually(what: str, look: Callable[[], Found | None], seconds: float = PAT
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.05)
+    return found
+
+
+async def eventually_asked(what: str, look: Callable[[], Awaitable[Found | None]], seconds: float = PATIENCE) -> Found:
+    """The same of what is asked without blocking others."""
+    deadline = time.monotonic() + seconds
+    while not (found := await look()):
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def settled(
+    ask: Callable[[], Awaitable[Found]], wanted: Found, again: Callable[[Found], bool] = lambda _found: True
+) -> Found:
+    """The first answer that is as wanted, or that may not be asked for `again`; in the end whatever is answered then.
+
+    A real API server learns of much that its answers depend on from watches, a moment later.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while (found := await ask()) != wanted and again(found) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
     return found

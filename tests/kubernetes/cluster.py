@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 import urllib.request
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import yaml
 from assets import program
@@ -17,9 +19,14 @@ from children import Child, eventually, free_port
 from wire import Server
 
 RIGHTS = Path(__file__).resolve().parents[2] / "deploy" / "rbac.yaml"
+START_PATIENCE = 180.0  # seconds a kube-apiserver may take to be ready
 ADMINISTRATOR = ("administrator", "system:masters")
 KUBE_SCHEDULER = ("system:kube-scheduler", "system:none")
 OWN_NAMESPACE, OWN_ACCOUNT = "headgate-system", "headgate"
+OWN_RIGHTS = ("watch nodes", "watch limitranges", "create tokenreviews.authentication.k8s.io", "create secrets")
+"""One of each role in deploy/rbac.yaml that is bound to our account."""
+
+Manifest = dict[str, Any]
 
 
 class Cluster:
@@ -67,7 +74,7 @@ class Cluster:
         """Start it, again on the same port and data after an outage, and wait until it is ready."""
         self.apiserver = Child(self._apiserver_command(), self.folder / "kube-apiserver.log")
         try:
-            eventually("kube-apiserver is ready", self._ready)
+            eventually("kube-apiserver is ready", self._ready, START_PATIENCE)
         except BaseException:
             self.apiserver.stop()
             raise
@@ -83,10 +90,47 @@ class Cluster:
 
     def kubectl(self, *arguments: str, text: str = "") -> str:
         """What kubectl prints as the administrator; `text` is its standard input."""
-        command = [str(program("kubectl")), f"--kubeconfig={self.administrator}", *arguments]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        done = self._run_kubectl(self.administrator, *arguments, text=text)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
+
+    def accepts(self, manifest: Manifest) -> bool:
+        """Whether the server would create it, as it is now and as much as its admission has heard of."""
+        create = ("create", "--dry-run=server", "--filename=-")
+        return self._run_kubectl(self.administrator, *create, text=json.dumps(manifest)).returncode == 0
+
+    def served(self) -> set[str]:
+        """The kinds that are served, such as jobs.batch. While some come or go, a server may fail to say."""
+
+        def said() -> str:
+            done = self._run_kubectl(self.administrator, "api-resources", "--output=name")
+            return "" if done.returncode else done.stdout
+
+        return set(eventually("it is said which kinds are served", said).split())
+
+    def wait_until_served(self, *kinds: str) -> None:
+        """That a kind is established is known before it is served."""
+        eventually(f"{kinds} are served", lambda: set(kinds) <= self.served())
+
+    def define(self, *definitions: Manifest) -> None:
+        """Apply CustomResourceDefinitions; returns when their kinds are served."""
+        for each in definitions:
+            self.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", text=json.dumps(each))
+        self.wait_until_served(*(each["metadata"]["name"] for each in definitions))
+
+    def wait_until_allowed(self, kubeconfig: Path, *rights: str) -> Path:
+        """The kubeconfig, once its user has rights such as `list nodes`: an authorizer learns of roles from watches."""
+
+        def missing() -> list[str]:
+            asked = {right: ("auth", "can-i", *right.split(" "), "--quiet") for right in rights}
+            return [right for right in rights if self._run_kubectl(kubeconfig, *asked[right]).returncode]
+
+        eventually(f"{kubeconfig.stem} may {rights}", lambda: not missing())
+        return kubeconfig
+
+    def _run_kubectl(self, kubeconfig: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(program("kubectl")), f"--kubeconfig={kubeconfig}", *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
     def kubeconfig_of_user(self, user: str, group: str) -> Path:
         certificate, key = self._authority.issue_to_client(user, group)
@@ -95,7 +139,7 @@ class Cluster:
     def kubeconfig_of_own_account(self) -> Path:
         """For the service account our process runs as, with the rights of deploy/rbac.yaml only."""
         self.kubectl("apply", "--filename", str(RIGHTS))
-        return self.kubeconfig_of_account(OWN_NAMESPACE, OWN_ACCOUNT)
+        return self.wait_until_allowed(self.kubeconfig_of_account(OWN_NAMESPACE, OWN_ACCOUNT), *OWN_RIGHTS)
 
     def kubeconfig_of_account(self, namespace: str, account: str) -> Path:
         """For a service account, and for its namespace."""

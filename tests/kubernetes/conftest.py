@@ -17,11 +17,28 @@ from wire import Client
 Start = Callable[..., OurProcess]
 LOG_SHOWN = 5000  # characters of each process's log that a failed test shows
 
+TIMEOUT = 600.0  # seconds; a test that runs out of time ends the run for all others, so nothing but a hang may
+
 _numbers = count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These tests wait for other programs, and a busy machine may be many times slower than an idle one."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_kubectl_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """kubectl remembers for hours what a port has served, and ports are used again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECACHEDIR", str(tmp_path_factory.mktemp("kubectl")))
+        yield
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, own_kubectl_cache: None) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
@@ -43,8 +60,10 @@ async def namespace(client: Client) -> AsyncIterator[str]:
     name = f"test-{next(_numbers)}"
     await create_namespace(client, name)
     yield name
-    await remove_all(client, pods_path(name))
-    await remove_all(client, NODES)
+    try:
+        await remove_all(client, pods_path(name))
+    finally:
+        await remove_all(client, NODES)
 
 
 @pytest.fixture

@@ -68,6 +68,8 @@ def _secret(name: str, value: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"a": value}}
 
 
+NO_PROBE = "object.metadata.name != 'probe'"
+"""Of a policy that is to allow what follows: once it refuses a probe, it is in force."""
 _V = {"expression": "object.data.a == 'x'"}
 EVALUATED: dict[str, tuple[Step, ...]] = {
     "a violation is refused with the expression": (
@@ -165,8 +167,10 @@ EVALUATED: dict[str, tuple[Step, ...]] = {
             policy(
                 "namespaceObject.metadata.name == request.namespace && request.resource.resource == 'configmaps'",
                 "request.userInfo.username != '' && request.kind.kind == 'ConfigMap' && has(request.dryRun)",
+                NO_PROBE,
             )
         ),
+        tried("probe"),
         tried(),
     ),
     "the authorizer": (
@@ -176,8 +180,10 @@ EVALUATED: dict[str, tuple[Step, ...]] = {
                 "authorizer.requestResource.check('create').allowed()",
                 "authorizer.path('/healthz').check('get').allowed()",
                 "!authorizer.serviceAccount('NS', 'robot').group('').resource('pods').check('list').allowed()",
+                NO_PROBE,
             )
         ),
+        tried("probe"),
         tried(),
     ),
     "rules that exclude, names and labels of objects": (
@@ -243,7 +249,8 @@ EVALUATED: dict[str, tuple[Step, ...]] = {
         tried(data={"a": "x"}),
     ),
     "parameters that a binding does not name": (
-        *in_force(policy("params == null", paramKind={"apiVersion": "v1", "kind": "ConfigMap"})),
+        *in_force(policy("params == null", NO_PROBE, paramKind={"apiVersion": "v1", "kind": "ConfigMap"})),
+        tried("probe"),
         tried(),
     ),
 }

@@ -118,8 +118,8 @@ EXCHANGES: dict[str, Meeting] = {
     "nobody listens": validating("/x", clientConfig=NOBODY),
     "nobody listens and that may be ignored": mutating("/x", clientConfig=NOBODY, failurePolicy="Ignore"),
     "an authority that signed something else": validating("/x", clientConfig={"url": "https://127.0.0.1:PORT/allow"}),
-    "no answer in time": validating("/slow", timeoutSeconds=1),
-    "no answer in time and that may be ignored": mutating("/slow", timeoutSeconds=1, failurePolicy="Ignore"),
+    "no answer in time": validating("/slow", timeoutSeconds=3),
+    "no answer in time and that may be ignored": mutating("/slow", timeoutSeconds=3, failurePolicy="Ignore"),
     "a service that does not exist": validating("/x", clientConfig=MISSING),
     "a service elsewhere": Meeting(
         (Hook("/x", {"clientConfig": {"service": {**HEADLESS, "port": "PORT"}, "caBundle": "CA"}}),),

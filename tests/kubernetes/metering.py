@@ -13,7 +13,7 @@ Values = dict[tuple[str, ...], float]
 
 def scrape(process: OurProcess) -> list[Sample]:
     """All samples of one moment."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{process.port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{process.port}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return [sample for family in families for sample in family.samples]
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from wire import Client
+from children import eventually_asked
+from wire import MERGE_PATCH, Client
 
 Manifest = dict[str, Any]
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def collection(manifest: Manifest) -> str:
@@ -80,5 +84,54 @@ async def create_namespace(client: Client, name: str) -> None:
 
 
 async def remove_all(client: Client, collection: str) -> None:
-    """Delete every object of a collection at once, without grace."""
-    await client.delete(f"{collection}?gracePeriodSeconds=0")
+    """Delete every object of a collection at once, without grace. A server may run out of time on the way."""
+
+    async def removed() -> bool:
+        return (await client.request("DELETE", f"{collection}?gracePeriodSeconds=0")).code < 300
+
+    await eventually_asked(f"{collection} is empty", removed)
+
+
+async def clear(client: Client, *collections: str) -> None:
+    """Delete every object of these with whatever finalizers it has; returns when all are gone."""
+    for each in collections:
+        await eventually_asked(f"{each} is empty", partial(_found_empty, client, each))
+
+
+async def _found_empty(client: Client, collection: str) -> bool:
+    """Whether nothing is there; what is there is deleted, if nobody who is asked about it objects."""
+    found = (await client.get(collection))["items"]
+    root, _, plural = collection.rpartition("/")
+    for metadata in (each["metadata"] for each in found):
+        home = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+        path = f"{root.partition('/namespaces/')[0]}{home}/{plural}/{metadata['name']}"
+        await client.request("DELETE", f"{path}?gracePeriodSeconds=0")
+        if metadata.get("finalizers"):
+            await client.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE_PATCH)
+    return not found
+
+
+@asynccontextmanager
+async def priority_classes(client: Client, *classes: Manifest) -> AsyncIterator[None]:
+    """They are there while the context lasts: the server's admission, which learns of them from a watch, knows them."""
+    names = [each["metadata"]["name"] for each in classes]
+    try:
+        for each in classes:
+            await client.create(CLASSES, each)
+        await _until_named(client, names, 201)
+        yield
+    finally:
+        for name in names:
+            await client.request("DELETE", f"{CLASSES}/{name}")
+        await _until_named(client, names, 403)
+
+
+async def _until_named(client: Client, names: Iterable[str], code: int) -> None:
+    """Until a pod that names one of these classes is answered so."""
+
+    async def is_so(asking: Manifest) -> bool:
+        return (await client.request("POST", f"{pods_path('default')}?dryRun=All", asking)).code == code
+
+    for name in names:
+        probe = pod("probe", priorityClassName=name)
+        await eventually_asked(f"a pod of class {name} is answered {code}", partial(is_so, probe))

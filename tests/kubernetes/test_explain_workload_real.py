@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
+from installing import install
 from kueue_scenes import KueueScene, owned
-from objects import create_with_status
+from objects import clear, create_with_status
 from ours import HEADGATE
-from test_queue_webhooks_real import API, clear
-from test_workload_admission_real import run_install
+from test_queue_webhooks_real import API
 from wire import Client
 
 Json = dict[str, Any]
@@ -52,26 +52,28 @@ def explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[st
 @pytest.fixture
 async def scene(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[KueueScene]:
     """What Kueue would have left: its kinds, queues of two teams, jobs, and workloads with their statuses."""
-    done = run_install(cluster.administrator)
-    assert done.returncode == 0, done.stderr
+    install(cluster)
     made = KueueScene(namespace)
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     uids = {}
-    for job in made.jobs():
-        uids[job["metadata"]["name"]] = (await client.create(jobs, job)).value["metadata"]["uid"]
-    for manifest in made.objects():
-        await create_with_status(client, owned(manifest, uids))
-    yield made
-    await clear(client, jobs)
-    for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "admissionchecks"):
-        await clear(client, f"{API}/{plural}")
+    try:
+        for job in made.jobs():
+            uids[job["metadata"]["name"]] = (await client.create(jobs, job)).value["metadata"]["uid"]
+        for manifest in made.objects():
+            await create_with_status(client, owned(manifest, uids))
+        yield made
+    finally:
+        kinds = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "admissionchecks")
+        await clear(client, jobs, *(f"{API}/{plural}" for plural in kinds))
 
 
 @pytest.fixture
 def reader(cluster: Cluster, namespace: str) -> Path:
     """A kubeconfig of somebody who may only look."""
     cluster.kubectl("apply", "--filename=-", text=READER.replace("NS", namespace))
-    return cluster.kubeconfig_of_user(f"{namespace}-reader", "people")
+    return cluster.wait_until_allowed(
+        cluster.kubeconfig_of_user(f"{namespace}-reader", "people"), "list workloads.kueue.x-k8s.io"
+    )
 
 
 def told(kubeconfig: Path, namespace: str, name: str) -> Json:
@@ -136,7 +138,8 @@ def tenant(cluster: Cluster, namespace: str) -> Path:
     for part in ("system:aggregate-to-view", "headgate-view"):
         bound = (f"--clusterrole={part}", f"--serviceaccount={namespace}:tenant", f"--namespace={namespace}")
         cluster.kubectl("create", "rolebinding", part.rpartition(":")[2], *bound)
-    return cluster.kubeconfig_of_account(namespace, "tenant")
+    seen_by_part = ("list pods", "list workloads.kueue.x-k8s.io")
+    return cluster.wait_until_allowed(cluster.kubeconfig_of_account(namespace, "tenant"), *seen_by_part)
 
 
 async def test_a_tenant_with_rights_for_the_namespace_learns_what_the_status_says(
@@ -157,6 +160,7 @@ async def test_a_tenant_who_is_bound_to_the_role_for_it_gets_the_whole_answer(
 ) -> None:
     bound = ("--clusterrole=headgate-explain", f"--serviceaccount={scene.ns}:tenant")
     cluster.kubectl("create", "clusterrolebinding", f"{scene.ns}-tenant-explains", *bound)
+    cluster.wait_until_allowed(tenant, "list clusterqueues.kueue.x-k8s.io")
     assert told(tenant, scene.ns, "job/wait") == told(reader, scene.ns, "job/wait")
 
 

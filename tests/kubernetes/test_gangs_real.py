@@ -14,19 +14,16 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from children import eventually, free_port
+from children import PATIENCE, eventually, eventually_asked, free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
 from exchanges import priority_class
 from exchanges_workloads import group, workload
-from objects import Manifest, create_nodes, create_pods, node, pod, pods_path
+from installing import wait_until_asked, webhooks_installed
+from objects import CLASSES, Manifest, create_nodes, create_pods, node, pod, pods_path, priority_classes
 from ours import HEADGATE, OurProcess
-from test_workload_admission_real import CLASSES, CONFIGURATIONS, run_install, trusts
 from wire import Client, Server
 
-PROMPTLY = (
-    15.0  # seconds; far more than anything here takes, far less than the pause after which all is looked at again
-)
 LINK = "scheduling.headgate.dev"
 FLAGS = ("--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
 
@@ -59,7 +56,7 @@ class Kubelets:
         for name in names:
             await self._client.delete(f"{self._path}/{name}?gracePeriodSeconds=0")
 
-    async def until(self, what: str, holds: Callable[[], bool], seconds: float = PROMPTLY) -> None:
+    async def until(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
         try:
             async with asyncio.timeout(seconds), self._changed:
                 await self._changed.wait_for(holds)
@@ -81,13 +78,20 @@ class Kubelets:
         return all(self.node_of(name) for name in names)
 
     async def _follow(self) -> None:
-        page = await self._client.get(self._path)
-        for each in page["items"]:
-            await self._record("ADDED", each)
-        version = page["metadata"]["resourceVersion"]
-        async for line in self._client.lines(f"{self._path}?watch=true&resourceVersion={version}"):
-            change = json.loads(line)
-            await self._record(change["type"], change["object"])
+        """All pods, and every change; anew when the server ends the watch, as a busy one may."""
+        while True:
+            page = await self._client.get(self._path)
+            there = {each["metadata"]["name"]: each for each in page["items"]}
+            for name in self.pods.keys() - there.keys() - self.gone.keys():
+                await self._record("DELETED", self.pods[name])
+            for each in there.values():
+                await self._record("ADDED", each)
+            version = page["metadata"]["resourceVersion"]
+            async for line in self._client.lines(f"{self._path}?watch=true&resourceVersion={version}"):
+                change = json.loads(line)
+                if change["type"] == "ERROR":
+                    break
+                await self._record(change["type"], change["object"])
 
     async def _record(self, what: str, seen: Manifest) -> None:
         name = seen["metadata"]["name"]
@@ -104,18 +108,15 @@ class Kubelets:
 def port(cluster: Cluster) -> Iterator[int]:
     """Where our process is to answer about new workloads: everything is installed, and taken away in the end."""
     chosen = free_port()
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{chosen}", "--no-queues")
-    assert done.returncode == 0, done.stderr
-    yield chosen
-    for kind in CONFIGURATIONS:
-        cluster.kubectl("delete", kind, "headgate")
+    with webhooks_installed(cluster, chosen, "--no-queues"):
+        yield chosen
 
 
 @pytest.fixture
 def run(cluster: Cluster, port: int, start: Start) -> Callable[[], OurProcess]:
     def started() -> OurProcess:
         process = start("--webhook-listen", f"127.0.0.1:{port}", "--no-queues", *FLAGS)
-        eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
+        wait_until_asked(cluster, process)
         eventually("our process is ready", lambda: process.answers("/readyz"))
         return process
 
@@ -131,11 +132,8 @@ async def seen(cluster: Cluster, namespace: str) -> AsyncIterator[Kubelets]:
 @pytest.fixture(autouse=True)
 async def classes(client: Client) -> AsyncIterator[None]:
     known = [priority_class("gang-low", 10), priority_class("gang-high", 1000), priority_class("gang-shield", 500)]
-    for one in known:
-        await client.create(CLASSES, one)
-    yield
-    for one in known:
-        await client.delete(f"{CLASSES}/{one['metadata']['name']}")
+    async with priority_classes(client, *known):
+        yield
 
 
 def member(name: str, of: str, **spec: Any) -> Manifest:
@@ -200,10 +198,11 @@ async def test_priorities_and_pods_that_disagree_are_shown_in_the_status(
 
 
 async def eventually_has(client: Client, namespace: str, name: str, field: str) -> Manifest:
-    async with asyncio.timeout(PROMPTLY):
-        while not (status := await status_of(client, namespace, name)).get(field):
-            await asyncio.sleep(0.05)
-    return status
+    async def status() -> Manifest | None:
+        found = await status_of(client, namespace, name)
+        return found if found.get(field) else None
+
+    return await eventually_asked(f"the status of {name} has {field}", status)
 
 
 async def test_a_gang_in_pod_group_mode_is_preempted_whole(

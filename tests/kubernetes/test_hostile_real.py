@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from children import eventually
 from conftest import Start
 from objects import Manifest, create_nodes, create_pods, node, pod
 from watching import PodWatch
@@ -34,7 +35,7 @@ async def test_amounts_of_8e_end_no_process_and_no_process_after_it(
     await pods.until("so is one after a restart", lambda: pods.node_of("two") == "second")
     assert pods.node_of("huge") == ""
     assert again.running
-    assert "RequestsTooLarge" in again.written()
+    eventually("it says why", lambda: "RequestsTooLarge" in again.written())
     assert "Traceback" not in again.written() + process.written()
 
 

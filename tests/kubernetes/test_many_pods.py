@@ -13,9 +13,10 @@ from wire import Client
 
 NODES, PODS = 1000, 5000
 KILLED_AT = (1000, 2500, 4000)  # pods bound
+BIND_PATIENCE = 240.0  # seconds for thousands of pods
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_no_pod_is_lost_or_bound_twice_when_our_process_is_killed_three_times(
     client: Client, namespace: str, pods: PodWatch, start: Start
 ) -> None:
@@ -24,11 +25,11 @@ async def test_no_pod_is_lost_or_bound_twice_when_our_process_is_killed_three_ti
 
     for enough in KILLED_AT:
         process = start("--no-leader-elect")
-        await pods.until(f"{enough} pods are bound", partial(has_bound, pods, enough))
+        await pods.until(f"{enough} pods are bound", partial(has_bound, pods, enough), BIND_PATIENCE)
         process.kill()
         assert pods.bound < PODS, "it was killed on the way, not at the end"
     start("--no-leader-elect")
-    await pods.until("all pods are bound", lambda: pods.bound == PODS, 120)
+    await pods.until("all pods are bound", lambda: pods.bound == PODS, BIND_PATIENCE)
 
     assert_each_bound_once(pods, PODS)
     assert max(pods_by_node(pods).values()) == PODS // NODES
@@ -41,7 +42,7 @@ async def test_two_processes_that_both_lead_bind_each_pod_once(
     processes = [start("--no-leader-elect"), start("--no-leader-elect")]
     await create_pods(client, namespace, [pod(f"pod-{index}") for index in range(500)])
 
-    await pods.until("all pods are bound", lambda: pods.bound == 500)
+    await pods.until("all pods are bound", lambda: pods.bound == 500, BIND_PATIENCE)
 
     assert_each_bound_once(pods, 500)
     assert max(pods_by_node(pods).values()) <= 40

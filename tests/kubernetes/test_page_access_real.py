@@ -32,11 +32,18 @@ def scrape(cluster: Cluster, start: Callable[..., OurProcess]) -> Callable[..., 
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=5, context=tls) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=tls) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as refused:
             return refused.code
 
+    def is_served() -> bool:
+        try:
+            return ask() != 0
+        except OSError:
+            return False
+
+    eventually("our process serves this port, too", is_served)
     return ask
 
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from assets import program
-from children import Child, eventually
+from children import eventually, settled
 from cluster import Cluster
 from exchanges import Step
 from exchanges_policies import BINDINGS, EXCHANGES, POLICIES, binding, policy
+from ours import our_apiserver
 from test_kubectl_session import shown
 from test_same_answers import ask_real, ask_small, essence, filled_in
 from wire import Client
 
 from headgate.apiserver import ApiServer, AuthorizationMode
-
-PATIENCE = 100  # tenths of a second
 
 
 @pytest.fixture
@@ -39,13 +38,13 @@ async def test_both_servers_answer_alike(client: Client, namespace: str, name: s
     ask_small(small, Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
     for number, given in enumerate(EXCHANGES[name]):
         step = filled_in(given, namespace, None)
-        ours, real = essence(ask_small(small, step)), essence(await ask_real(client, step))
-        for _ in range(PATIENCE if "dryRun" in step.path else 0):
-            if ours == real:
-                break
-            await asyncio.sleep(0.1)  # a real server learns of policies and parameters from a watch
-            real = essence(await ask_real(client, step))
+        ours, ask = essence(ask_small(small, step)), partial(answer_of_real, client, step)
+        real = await settled(ask, ours) if "dryRun" in step.path else await ask()
         assert ours == real, f"step {number}: {step.method} {step.path}"
+
+
+async def answer_of_real(client: Client, step: Step) -> Any:
+    return essence(await ask_real(client, step))
 
 
 SPACE = "policy-session"
@@ -54,11 +53,8 @@ WARNING = (policy("false", name="warned"), binding("warned", "warned", validatio
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Iterator[Path]:
-    file = tmp_path / "kubeconfig"
-    server = Child([sys.executable, "-m", "headgate", "apiserver", "--kubeconfig", file], tmp_path / "apiserver.log")
-    eventually("our API server is up", file.exists)
-    yield file
-    server.stop()
+    with our_apiserver(tmp_path) as file:
+        yield file
 
 
 def kubectl(kubeconfig: Path, *command: str, text: str = "") -> tuple[int, str, str]:

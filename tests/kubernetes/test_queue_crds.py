@@ -43,8 +43,7 @@ def served(cluster: Cluster) -> None:
     for file in sorted((files("headgate.api") / "crds").iterdir(), key=lambda found: found.name):
         if file.name.startswith("kueue-"):
             cluster.kubectl("apply", "--server-side", "--filename", "-", text=file.read_text("utf-8"))
-    names = [f"crd/{definition['metadata']['name']}" for definition in queue_definitions()]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+    cluster.wait_until_served(*(definition["metadata"]["name"] for definition in queue_definitions()))
 
 
 @pytest.fixture

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from children import PATIENCE, eventually, free_port
+from children import eventually, free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
+from installing import wait_until_asked, webhooks_installed
 from objects import Manifest, create_nodes, create_pods, node, pod, pods_path
-from test_workload_admission_real import CONFIGURATIONS, run_install, trusts
 from watching import PodWatch
 from wire import JSON_PATCH, Client
 
@@ -26,10 +24,7 @@ QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 @pytest.fixture(scope="module")
 def served(cluster: Cluster) -> None:
     """The server has Volcano's kinds as `headgate install --volcano` leaves them."""
-    for definition in volcano_definitions():
-        cluster.kubectl("apply", "--server-side", "--filename", "-", text=yaml.safe_dump(definition))
-    names = [f"crd/{definition['metadata']['name']}" for definition in volcano_definitions()]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+    cluster.define(*volcano_definitions())
 
 
 @pytest.fixture
@@ -189,26 +184,19 @@ async def test_turning_the_feature_off_removes_every_gate_of_ours_and_none_of_ot
 def installed(cluster: Cluster, served: None) -> Iterator[int]:
     """The port on which our process is to answer about new pods; afterwards nobody is asked any more."""
     port = free_port()
-    flags = ("--webhook-url", f"https://127.0.0.1:{port}", "--volcano", "--no-queues")
-    done = run_install(cluster.administrator, *flags)
-    assert done.returncode == 0, done.stderr
-    yield port
-    for kind in CONFIGURATIONS:
-        cluster.kubectl("delete", kind, "headgate")
+    with webhooks_installed(cluster, port, "--volcano", "--no-queues"):
+        yield port
 
 
 async def test_one_process_gates_pods_and_lets_them_go(
-    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, start: Start, installed: int
+    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, installed: int, start: Start
 ) -> None:
     await create_nodes(client, [node("plain")])
     flags = ("--no-queues", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
-    start("--webhook-listen", f"127.0.0.1:{installed}", *flags)
-    eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
+    wait_until_asked(cluster, start("--webhook-listen", f"127.0.0.1:{installed}", *flags))
     asking = gated("first", queue)
     del asking["spec"]["schedulingGates"]
-    async with asyncio.timeout(PATIENCE):  # a server takes a moment to heed the certificate
-        while (answer := await client.request("POST", pods_path(namespace), asking)).code != 201:
-            await asyncio.sleep(0.1)
+    answer = await client.create(pods_path(namespace), asking)
     assert answer.value["spec"]["schedulingGates"] == [{"name": QUEUE_GATE}]
     await pods.until("the first pod is bound", lambda: pods.node_of("first") == "plain")
 

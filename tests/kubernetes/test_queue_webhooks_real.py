@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from children import eventually, free_port
+from children import free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
-from objects import remove_all
+from installing import install, run_install, wait_until_asked, webhooks_installed
+from objects import clear, remove_all
 from ours import OurProcess
-from test_workload_admission_real import CONFIGURATIONS, run_install
 from wire import Answer, Client
 
 from headgate.api.install_manifests import queue_definitions
@@ -94,50 +94,25 @@ async def asked(
     """
     port, config = free_port(), tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(CONFIG))
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}")
-    assert done.returncode == 0, done.stderr
     listen = ("--webhook-listen", f"127.0.0.1:{port}", "--lease-namespace", OWN_NAMESPACE)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases"
     held = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": "2036-01-01T00:00:00.000000Z"}
-    await remove_all(client, lease)  # one that was given up stays as an object
-    await client.create(lease, {"metadata": {"name": "headgate"}, "spec": held})
-    process = start("--config", str(config), "--roles", "quota,integrations", *listen)
-    eventually("the server asks and trusts us", lambda: answers(cluster))
-    yield process
-    await client.delete(f"{lease}/headgate")
-    for kind in CONFIGURATIONS:
-        cluster.kubectl("delete", kind, "headgate")
-    await clear(client, f"/api/v1/namespaces/{namespace}/pods")
-    await clear(client, f"/apis/batch/v1/namespaces/{namespace}/jobs")
-    await clear(client, f"/apis/apps/v1/namespaces/{namespace}/deployments")
-    await clear(client, f"/apis/apps/v1/namespaces/{namespace}/statefulsets")
-    for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"):
-        await clear(client, f"{API}/{plural}")
-
-
-def answers(cluster: Cluster) -> bool:
-    """Whether what is applied is completed; until then the server fails to ask."""
-    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "probe"}}
     try:
-        shown = cluster.kubectl("create", "--dry-run=server", "--output=json", "--filename=-", text=json.dumps(flavor))
-    except AssertionError:
-        return False
-    return IN_USE in json.loads(shown)["metadata"].get("finalizers", ())
-
-
-async def clear(client: Client, collection: str) -> None:
-    for found in (await client.get(collection))["items"]:
-        metadata = found["metadata"]
-        group, _, plural = collection.rpartition("/")
-        home = (
-            f"{group.partition('/namespaces/')[0]}/namespaces/{metadata['namespace']}"
-            if "namespace" in metadata
-            else group
+        await remove_all(client, lease)  # one that was given up stays as an object
+        await client.create(lease, {"metadata": {"name": "headgate"}, "spec": held})
+        with webhooks_installed(cluster, port):
+            process = start("--config", str(config), "--roles", "quota,integrations", *listen)
+            wait_until_asked(cluster, process)
+            yield process
+            process.stop()
+    finally:
+        await remove_all(client, lease)
+        await clear(client, f"/api/v1/namespaces/{namespace}/pods", f"/apis/batch/v1/namespaces/{namespace}/jobs")
+        await clear(
+            client, *(f"/apis/apps/v1/namespaces/{namespace}/{kind}" for kind in ("deployments", "statefulsets"))
         )
-        path = f"{home}/{plural}/{metadata['name']}"
-        await client.delete(f"{path}?gracePeriodSeconds=0")
-        if metadata.get("finalizers"):
-            await client.request("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+        kinds = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
+        await clear(client, *(f"{API}/{plural}" for plural in kinds))
 
 
 @pytest.mark.usefixtures("asked")
@@ -342,7 +317,7 @@ async def test_our_rights(
 def theirs(cluster: Cluster) -> Iterator[str]:
     """A definition as Kueue would have left it."""
     name = "cohorts.kueue.x-k8s.io"
-    assert run_install(cluster.administrator).returncode == 0
+    install(cluster)
     cluster.kubectl("label", "crd", name, "app.kubernetes.io/managed-by-")
     yield name
     cluster.kubectl("label", "crd", name, "app.kubernetes.io/managed-by=headgate")

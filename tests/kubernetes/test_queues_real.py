@@ -15,10 +15,10 @@ from children import eventually, free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
 from exchanges import priority_class
-from objects import create_nodes, node
+from installing import wait_until_asked, webhooks_installed
+from objects import clear, create_nodes, node, priority_classes
 from ours import OurProcess
-from test_queue_webhooks_real import API, GATE, answers, clear
-from test_workload_admission_real import CLASSES, CONFIGURATIONS, run_install
+from test_queue_webhooks_real import API, GATE
 from wire import Client
 
 Json = dict[str, Any]
@@ -128,33 +128,30 @@ def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 async def scene(cluster: Cluster, client: Client, namespace: str, start: Start, config: Path) -> AsyncIterator[Scene]:
     """All three roles decide, and the server asks them about what is written."""
     port = free_port()
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}")
-    assert done.returncode == 0, done.stderr
     listen = ("--webhook-listen", f"127.0.0.1:{port}", "--lease-namespace", OWN_NAMESPACE)
-    process: OurProcess = start("--config", str(config), "--roles", ROLES, "--no-leader-elect", *listen)
-    eventually("the server asks and trusts us", lambda: answers(cluster))
-    eventually("it decides", lambda: process.answers("/readyz"))
     one = node(f"{namespace}-n", "4")
     one["metadata"]["labels"]["pool"] = namespace
-    await create_nodes(client, [one])
-    here = Scene(cluster, client, namespace)
-    here.apply(QUEUES)
-    yield here
-    for kind in CONFIGURATIONS:
-        cluster.kubectl("delete", kind, "headgate")
-    process.stop()
-    await clear(client, f"/api/v1/namespaces/{namespace}/pods")
-    await clear(client, f"/apis/batch/v1/namespaces/{namespace}/jobs")
-    for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors"):
-        await clear(client, f"{API}/{plural}")
+    try:
+        with webhooks_installed(cluster, port):
+            process: OurProcess = start("--config", str(config), "--roles", ROLES, "--no-leader-elect", *listen)
+            wait_until_asked(cluster, process)
+            eventually("it decides", lambda: process.answers("/readyz"))
+            await create_nodes(client, [one])
+            here = Scene(cluster, client, namespace)
+            here.apply(QUEUES)
+            yield here
+            process.stop()
+    finally:
+        await clear(client, f"/api/v1/namespaces/{namespace}/pods", f"/apis/batch/v1/namespaces/{namespace}/jobs")
+        kinds = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
+        await clear(client, *(f"{API}/{plural}" for plural in kinds))
 
 
 @pytest.fixture
 async def urgent(client: Client, namespace: str) -> AsyncIterator[str]:
     name = f"{namespace}-urgent"
-    await client.create(CLASSES, priority_class(name, 1000))
-    yield name
-    await client.delete(f"{CLASSES}/{name}")
+    async with priority_classes(client, priority_class(name, 1000)):
+        yield name
 
 
 async def test_a_job_is_started_the_next_one_waits_and_quota_comes_back(scene: Scene) -> None:

@@ -28,7 +28,8 @@ from wire import Client
 from headgate.apiserver import ApiServer, Request
 from headgate.model.settings import Settings
 
-PROMPTLY = 2.0  # seconds from the last gate to a node
+PATIENT = {"podInitialBackoffSeconds": 600, "podMaxBackoffSeconds": 600}
+"""Of a scheduler under which whatever is bound in the time of a test was not made to wait for another try."""
 TOLD = "Scheduling is blocked due to non-empty scheduling gates"
 PLUGIN_PACKAGE = Path(__file__).resolve().parents[1] / "plugins" / "annotation_gate"
 QUOTA, BUDGET, LICENCE = (f"example.com/{name}" for name in ("quota", "budget", "licence"))
@@ -50,10 +51,10 @@ async def test_the_table_holds_on_a_real_server_and_on_ours(client: Client, name
 
 
 async def test_a_gated_pod_waits_while_others_go_and_goes_as_soon_as_its_gates_are_gone(
-    client: Client, namespace: str, pods: PodWatch, start: Start
+    client: Client, namespace: str, pods: PodWatch, start: Start, tmp_path: Path
 ) -> None:
     await create_nodes(client, [node("first")])
-    start("--no-leader-elect")
+    start("--no-leader-elect", "--config", written(tmp_path, {"scheduler": PATIENT}))
     await create_pods(client, namespace, [gated("held", QUOTA, BUDGET)])
     await pods.until("it is told what it waits for", lambda: says(pods, "held") == TOLD)
     await create_pods(client, namespace, [pod("later")])
@@ -63,7 +64,7 @@ async def test_a_gated_pod_waits_while_others_go_and_goes_as_soon_as_its_gates_a
 
     await set_gates(client, namespace, "held")
 
-    await pods.until("it is bound", lambda: pods.node_of("held") == "first", PROMPTLY)
+    await pods.until("it is bound", lambda: pods.node_of("held") == "first")
 
 
 async def test_two_controllers_that_know_nothing_of_each_other_agree_on_every_pod(
@@ -142,17 +143,17 @@ async def test_managed_fields_name_the_owner_of_a_gate_and_never_us(
 
 
 async def test_a_pod_narrowed_while_gated_goes_where_it_was_narrowed_to(
-    client: Client, namespace: str, pods: PodWatch, start: Start
+    client: Client, namespace: str, pods: PodWatch, start: Start, tmp_path: Path
 ) -> None:
     await create_nodes(client, [node("roomy", cpu="64"), in_zone("a"), in_zone("b")])
-    start("--no-leader-elect")
+    start("--no-leader-elect", "--config", written(tmp_path, {"scheduler": PATIENT}))
     await create_pods(client, namespace, [gated("it", QUOTA)])
     await pods.until("it is held", lambda: says(pods, "it") == TOLD)
 
     await client.patch(f"{pods_path(namespace)}/it", {"spec": {"nodeSelector": {"zone": "b"}}})
     await set_gates(client, namespace, "it")
 
-    await pods.until("it is bound where it was sent", lambda: pods.node_of("it") == "in-b", PROMPTLY)
+    await pods.until("it is bound where it was sent", lambda: pods.node_of("it") == "in-b")
 
 
 async def test_a_plugin_of_another_package_holds_pods_until_it_lets_go(
@@ -160,7 +161,7 @@ async def test_a_plugin_of_another_package_holds_pods_until_it_lets_go(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(installed(PLUGIN_PACKAGE, tmp_path)))
     plugins = {"preEnqueue": {"enabled": [{"name": "AnnotationGate"}]}}
-    configuration = written(tmp_path, {"scheduler": {"profiles": [{"plugins": plugins}]}})
+    configuration = written(tmp_path, {"scheduler": {**PATIENT, "profiles": [{"plugins": plugins}]}})
     await create_nodes(client, [node("first")])
     process = start("--no-leader-elect", "--config", configuration)
     held = pod("held")
@@ -171,19 +172,18 @@ async def test_a_plugin_of_another_package_holds_pods_until_it_lets_go(
     await create_pods(client, namespace, [pod("free")])
     await pods.until("others go", lambda: pods.node_of("free") == "first")
     assert pods.node_of("held") == ""
-    assert pending(scrape(process))["gated"] == 1
+    expect_pending(process, active=0, backoff=0, unschedulable=0, gated=1)
 
     await client.patch(f"{pods_path(namespace)}/held", {"metadata": {"annotations": {"example.com/hold": None}}})
 
-    await pods.until("it is bound", lambda: pods.node_of("held") == "first", PROMPTLY)
+    await pods.until("it is bound", lambda: pods.node_of("held") == "first")
 
 
 async def test_metrics_count_the_pods_of_each_queue_and_time_the_plugin(
     client: Client, namespace: str, pods: PodWatch, start: Start, tmp_path: Path
 ) -> None:
-    slow = {"scheduler": {"podInitialBackoffSeconds": 60, "podMaxBackoffSeconds": 60}}
     await create_nodes(client, [node("first", cpu="1")])
-    process = start("--no-leader-elect", "--config", written(tmp_path, slow))
+    process = start("--no-leader-elect", "--config", written(tmp_path, {"scheduler": PATIENT}))
     refused = [pod(f"big-{index}", cpu=f"{2 + index}") for index in range(3)]
     await create_pods(client, namespace, [*refused, *(gated(f"held-{index}", QUOTA) for index in range(4))])
     expect_pending(process, active=0, backoff=0, unschedulable=3, gated=4)
@@ -208,7 +208,7 @@ async def test_pods_whose_turn_has_not_come_are_counted_as_active(
     active, bound = eventually("some wait for their turn", lambda: active_and_bound(process))
     assert active + bound + Settings().max_in_flight >= 2000, "those whose binding is not answered are neither"
     assert active + bound <= 2000
-    await pods.until("all pods are bound", lambda: pods.bound == 2000)
+    await pods.until("all pods are bound", lambda: pods.bound == 2000, 240)
     expect_pending(process, active=0, backoff=0, unschedulable=0, gated=0)
 
 
@@ -305,11 +305,11 @@ def status_column(cluster: Cluster, namespace: str, name: str) -> str:
 
 
 def events_to_the_end(cluster: Cluster, namespace: str, name: str) -> Counter[str] | None:
-    """How often each reason was given, once the pod's binding, the last thing that happens to it, is among them."""
+    """How often each reason was given, once its refusal and its binding, the last of its story, are among them."""
     selector = f"--field-selector=involvedObject.name={name}"
     shown = json.loads(cluster.kubectl("get", "events", f"--namespace={namespace}", selector, "--output=json"))
     counts = Counter(event["reason"] for event in shown["items"])
-    return counts if counts["Scheduled"] else None
+    return counts if counts["FailedScheduling"] and counts["Scheduled"] else None
 
 
 def events_of_all(cluster: Cluster, namespace: str, bound: int) -> Counter[tuple[str, str]] | None:
@@ -327,4 +327,4 @@ def active_and_bound(process: OurProcess) -> tuple[float, float] | None:
 
 
 def expect_pending(process: OurProcess, **expected: int) -> None:
-    eventually(f"pending pods are {expected}", lambda: pending(scrape(process)) == expected, 10)
+    eventually(f"pending pods are {expected}", lambda: pending(scrape(process)) == expected)

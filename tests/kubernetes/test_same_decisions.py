@@ -96,11 +96,13 @@ class Difference(NamedTuple):
 @pytest.fixture
 async def worlds(client: Client) -> AsyncIterator[list[World]]:
     made = [make_world(seed) for seed in range(WORLDS)]
-    await create(client, made)
-    yield made
-    homes = [home for world in made for home in names(world.namespaces)]
-    await asyncio.gather(*(remove_all(client, pods_path(home)) for home in homes))
-    await remove_all(client, NODES)
+    try:
+        await create(client, made)
+        yield made
+    finally:
+        homes = [home for world in made for home in names(world.namespaces)]
+        await asyncio.gather(*(remove_all(client, pods_path(home)) for home in homes))
+        await remove_all(client, NODES)
 
 
 def make_world(seed: int) -> World:
@@ -110,7 +112,7 @@ def make_world(seed: int) -> World:
     return made
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_the_same_pods_find_a_node_and_the_same_one_unless_scores_tie(
     cluster: Cluster, client: Client, worlds: list[World], tmp_path: Path
 ) -> None:

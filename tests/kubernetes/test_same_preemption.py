@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import objects
 import pytest
 import yaml
 from children import Child
@@ -21,7 +22,6 @@ from objects import (
     collection,
     create_nodes,
     create_with_status,
-    place,
     pods_path,
     remove_all,
 )
@@ -31,13 +31,15 @@ from wire import Client
 from worlds import World
 from worlds_preemption import FullWorlds, priority_classes
 
+from headgate.api.install_manifests import definitions
+
 WORLDS = 300
-PATIENCE = 180.0  # seconds until all pods are decided on
-LOOK_EVERY = 1.0  # seconds; what has not changed for so long is done
+PATIENCE = 300.0  # seconds until all pods are decided on
+LOOK_EVERY = 1.0  # seconds
+LOOKS = 4  # what has not changed for so many is done
 SHOWN = 3  # worlds a failure prints in full
 PODS = "/api/v1/pods"
 INCOMING = f"{PODS}?labelSelector=role%3Dincoming"
-CRD = Path(__file__).parents[2] / "src/headgate/api/crds/workloads.yaml"
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
 
 
@@ -83,20 +85,18 @@ class Case(NamedTuple):
 
 @pytest.fixture
 async def classes(client: Client) -> AsyncIterator[None]:
-    """The priority classes that pods name. By the time the first does, the server's admission has heard of them."""
-    await asyncio.gather(*(client.create(collection(each), each) for each in priority_classes()))
-    yield
-    await asyncio.gather(*(client.delete(place(each)) for each in priority_classes()))
+    """The priority classes that pods name."""
+    async with objects.priority_classes(client, *priority_classes()):
+        yield
 
 
 @pytest.fixture
 def gangs(cluster: Cluster) -> None:
     """Workloads can be created. kube-scheduler knows nothing of them, and is to choose as if nobody did."""
-    cluster.kubectl("apply", "-f", str(CRD))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/workloads.scheduling.headgate.dev")
+    cluster.define(*definitions())
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("classes", "gangs")
 async def test_the_same_pods_must_leave_for_the_one_that_comes(
     cluster: Cluster, client: Client, start: Start, tmp_path: Path
@@ -120,14 +120,16 @@ async def test_the_same_pods_must_leave_for_the_one_that_comes(
 async def created(client: Client, name: str, scheduler: str) -> AsyncIterator[list[World]]:
     """All worlds, the same for every scheduler but for their names; one scheduler is not bothered with another's."""
     worlds = [FullWorlds(seed, f"{name}-{seed:03d}", scheduler).world() for seed in range(WORLDS)]
-    await asyncio.gather(*(client.create(NAMESPACES, home) for world in worlds for home in world.namespaces))
-    await create_nodes(client, [each for world in worlds for each in world.nodes])
-    standing = [each for world in worlds for each in (*world.others, *world.placed)]
-    await asyncio.gather(*(create_with_status(client, each) for each in standing))
-    await asyncio.gather(*(client.create(collection(world.incoming), world.incoming) for world in worlds))
-    yield worlds
-    await asyncio.gather(*(remove_all(client, pods_path(world.name)) for world in worlds))
-    await remove_all(client, NODES)
+    try:
+        await asyncio.gather(*(client.create(NAMESPACES, home) for world in worlds for home in world.namespaces))
+        await create_nodes(client, [each for world in worlds for each in world.nodes])
+        standing = [each for world in worlds for each in (*world.others, *world.placed)]
+        await asyncio.gather(*(create_with_status(client, each) for each in standing))
+        await asyncio.gather(*(client.create(collection(world.incoming), world.incoming) for world in worlds))
+        yield worlds
+    finally:
+        await asyncio.gather(*(remove_all(client, pods_path(world.name)) for world in worlds))
+        await remove_all(client, NODES)
 
 
 def check_that_worlds_differ(cases: list[Case]) -> None:
@@ -158,14 +160,14 @@ def told(cases: list[Case]) -> str:
 
 async def answers(client: Client, scheduler: Child, worlds: list[World]) -> list[Answer]:
     """What becomes of the worlds, when all pods are decided on and nothing changes any more; then it is stopped."""
-    before: list[Answer] = []
+    before: list[list[Answer]] = []
     try:
         async with asyncio.timeout(PATIENCE):
             while not all(map(is_decided, await pods_of(client, worlds, INCOMING))):
                 assert scheduler.running, scheduler.written()[-2000:]
                 await asyncio.sleep(LOOK_EVERY)
-            while (now := await seen(client, worlds)) != before or any(map(awaits_victims, now)):
-                before = now
+            while (now := await seen(client, worlds)) and (before != [now] * LOOKS or any(map(awaits_victims, now))):
+                before = [*before, now][-LOOKS:]
                 await asyncio.sleep(LOOK_EVERY)
     finally:
         scheduler.stop()

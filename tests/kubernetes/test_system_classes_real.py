@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from assets import program
 from children import eventually
 from cluster import Cluster
-from test_workload_admission_real import run_install
+from installing import install
 
 KUEUE, OURS = "kueue.x-k8s.io/v1beta2", "scheduling.headgate.dev/v1alpha1"
 GROUPS = [{"name": "workers", "policy": {"gang": {"minCount": 1}}}]
@@ -63,14 +64,24 @@ def of_volcano(**spec: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> None:
-    cluster.kubectl("apply", "--filename", "-", text=json.dumps(VOLCANO))
-    done = run_install(cluster.administrator, "--system-class-namespaces", "kube-system,storage")
-    assert done.returncode == 0, done.stderr
+    cluster.define(VOLCANO)
+    install(cluster, "--system-class-namespaces", "kube-system,storage")
     cluster.kubectl("create", "namespace", "storage")
-    eventually(
-        "the policy is enforced",
-        lambda: "may not be used" in create(cluster, "default", ours(priorityClassName=SYSTEM)),
-    )
+    eventually("the policy is enforced as it was installed", lambda: all(enforced(cluster)))
+
+
+def enforced(cluster: Cluster) -> Iterator[bool]:
+    """Whether each thing that reaches the server on its own way is there.
+
+    A policy and a binding that other modules installed, for other kinds and namespaces, may be enforced until then.
+    """
+    critical = ours(priorityClassName=SYSTEM)
+    yield REFUSED in create(cluster, "default", critical)
+    yield create(cluster, "storage", critical) == ""
+    yield REFUSED in create(cluster, "default", job(QUEUED, priorityClassName=SYSTEM))
+    yield REFUSED in create(cluster, "default", of_volcano(priorityClassName=SYSTEM))
+    yield REFUSED in create(cluster, "default", of_kueue(priority=5, priorityClassRef=CRITICAL))
+    yield TOO_HIGH in create(cluster, "default", of_kueue(priority=2_000_000_000))
 
 
 def create(cluster: Cluster, namespace: str, thing: dict[str, Any], kubeconfig: Path | None = None) -> str:
@@ -83,6 +94,7 @@ def create(cluster: Cluster, namespace: str, thing: dict[str, Any], kubeconfig: 
 
 
 REFUSED = f"PriorityClass {SYSTEM} may not be used in namespace default"
+TOO_HIGH = "spec.priority: may not be above"
 CRITICAL = reference("PriorityClass", "scheduling.k8s.io", SYSTEM)
 SAME_NAME = reference("WorkloadPriorityClass", "kueue.x-k8s.io", SYSTEM)
 
@@ -101,7 +113,7 @@ SAME_NAME = reference("WorkloadPriorityClass", "kueue.x-k8s.io", SYSTEM)
         pytest.param(
             "default", of_kueue(priority=5, priorityClassRef=SAME_NAME), "", id="a WorkloadPriorityClass of that name"
         ),
-        pytest.param("default", of_kueue(priority=2_000_000_000), "spec.priority: may not be above", id="a number"),
+        pytest.param("default", of_kueue(priority=2_000_000_000), TOO_HIGH, id="a number"),
         pytest.param("default", of_volcano(priorityClassName=SYSTEM), REFUSED, id="a PodGroup of Volcano"),
         pytest.param("default", of_volcano(), "", id="a PodGroup without a class"),
         pytest.param("default", job(QUEUED, priorityClassName=SYSTEM), REFUSED, id="a Job in a queue"),
@@ -143,9 +155,11 @@ def test_only_who_may_boost_raises_a_priority(cluster: Cluster) -> None:
 def test_what_was_there_before_the_policy_can_still_be_changed_and_deleted(cluster: Cluster) -> None:
     finalized = {"name": "old", "namespace": "default", "finalizers": ["example.com/kept"]}
     old = {**ours(priorityClassName=SYSTEM), "metadata": finalized}
-    cluster.kubectl("delete", "validatingadmissionpolicybinding", "headgate-priorities")
-    eventually("it is stored", lambda: stored(cluster, old))
-    assert run_install(cluster.administrator).returncode == 0
+    try:
+        cluster.kubectl("delete", "validatingadmissionpolicybinding", "headgate-priorities")
+        eventually("it is stored", lambda: stored(cluster, old))
+    finally:
+        install(cluster)
     eventually("the policy is back", lambda: REFUSED in create(cluster, "default", ours(priorityClassName=SYSTEM)))
     which = ("workloads.scheduling.headgate.dev", "old", "--namespace=default")
     cluster.kubectl("label", *which, "touched=yes")

@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from assets import program
 from children import Child, eventually
+from cluster import START_PATIENCE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "20-up" / "scenario.yaml"
@@ -20,19 +22,22 @@ README = (ROOT / "README.md").read_text()
 COMMAND = (sys.executable, "-m", "headgate", "up", "--scenario", EXAMPLE)
 
 
-def started(folder: Path, *arguments: object) -> Child:
+@contextmanager
+def started(folder: Path, *arguments: object) -> Iterator[Child]:
     """It says that it is up."""
     child = Child([*COMMAND, "--kubeconfig", folder / "headgate.kubeconfig", *map(str, arguments)], folder / "up.log")
-    eventually("it is up", lambda: not child.running or "export KUBECONFIG=" in child.written())
-    assert child.running, child.written()
-    return child
+    try:
+        eventually("it is up", lambda: "export KUBECONFIG=" in child.written() or not child.running, START_PATIENCE)
+        assert "export KUBECONFIG=" in child.written(), child.written()
+        yield child
+    finally:
+        child.stop()
 
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Child]:
-    child = started(tmp_path)
-    yield child
-    child.stop()
+    with started(tmp_path) as child:
+        yield child
 
 
 def kubectl_lines() -> list[str]:
@@ -65,6 +70,7 @@ def test_a_job_runs_to_its_end_on_a_real_server(tmp_path: Path, monkeypatch: pyt
     for name in ("etcd", "kube-apiserver"):
         (tmp_path / name).symlink_to(program(name))
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
-    child = started(tmp_path, "--kube-apiserver", "--exit-when-idle")
-    assert child.wait() == 0, child.written()
+    with started(tmp_path, "--kube-apiserver", "--exit-when-idle") as child:
+        eventually("the job is done", lambda: not child.running, START_PATIENCE)
+        assert child.wait() == 0, child.written()
     assert "4 nodes, pods: 4 Succeeded" in child.written()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from children import eventually, free_port
 from cluster import OWN_NAMESPACE, Cluster
+from installing import install, run_install, wait_until_asked, webhooks_installed
 from metering import scrape, values_of
 from objects import Manifest, pod, pods_path
 from ours import OurProcess
-from test_workload_admission_real import CONFIGURATIONS, run_install
 from wire import MERGE_PATCH, Answer, Client
 
 from headgate.api.install_manifests import volcano_definitions
@@ -58,11 +58,14 @@ def undefined(cluster: Cluster) -> Iterator[None]:
 
     def remove() -> None:
         cluster.kubectl("delete", "crd", "--ignore-not-found", "--wait", "--timeout=60s", *NAMES)
+        eventually("they are not served any more", lambda: not cluster.served() & set(NAMES))
 
-    remove()
-    yield
-    remove()
-    assert run_install(cluster.administrator, "--volcano").returncode == 0
+    try:
+        remove()
+        yield
+        remove()
+    finally:
+        install(cluster, "--volcano")
 
 
 def shown(cluster: Cluster) -> list[Manifest]:
@@ -72,9 +75,7 @@ def shown(cluster: Cluster) -> list[Manifest]:
 
 @pytest.mark.usefixtures("undefined")
 async def test_kinds_that_volcano_has_installed_are_left_to_it_and_work(cluster: Cluster, client: Client) -> None:
-    for name in NAMES:
-        cluster.kubectl("apply", "--filename=-", text=json.dumps(foreign(name, "v1beta1")))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in NAMES))
+    cluster.define(*(foreign(name, "v1beta1") for name in NAMES))
     before = shown(cluster)
 
     done = run_install(cluster.administrator, "--volcano")
@@ -99,8 +100,8 @@ def test_a_volcano_that_does_not_serve_our_version_is_told_and_left_alone(cluste
 
 @pytest.mark.usefixtures("undefined")
 def test_without_the_flag_volcanos_kinds_are_not_installed(cluster: Cluster) -> None:
-    assert run_install(cluster.administrator).returncode == 0
-    assert cluster.kubectl("api-resources", "--api-group=scheduling.volcano.sh", "--output=name") == ""
+    install(cluster)
+    assert not {kind for kind in cluster.served() if kind.endswith("scheduling.volcano.sh")}
 
 
 # our process is asked
@@ -110,15 +111,15 @@ class Webhooks:
     """Our process, which answers an API server and decides nothing: somebody else holds the lease."""
 
     def __init__(self, cluster: Cluster, kubeconfig: Path, port: int) -> None:
-        self._cluster, self._kubeconfig, self._port = cluster, kubeconfig, port
-        self.start()
+        self._cluster, self._kubeconfig, self.port = cluster, kubeconfig, port
 
     def start(self) -> None:
         """Returns when the API server is answered, and trusts the answer."""
         flags = (*SCHEDULERS, "--no-queues", "--lease-namespace", OWN_NAMESPACE)
-        listen = ("--webhook-listen", f"127.0.0.1:{self._port}")
+        listen = ("--webhook-listen", f"127.0.0.1:{self.port}")
         self.process = OurProcess(self._kubeconfig, self._cluster.folder / "volcano-webhooks.log", *flags, *listen)
-        eventually("the server asks and trusts us", self._answers)
+        eventually("our process is up", lambda: self.process.answers("/healthz"))
+        wait_until_asked(self._cluster, self.process)
 
     def stop(self) -> None:
         self.process.stop()
@@ -128,43 +129,21 @@ class Webhooks:
         name = "controller_runtime_webhook_requests_total"
         return sum(values_of(scrape(self.process), name, webhook="/default-queue-gate").values())
 
-    def _answers(self) -> bool:
-        assert self.process.running, self.process.written()[-2000:]
-        probe = pod("probe")
-        probe["metadata"]["annotations"] = {QUEUE_GATE: "true"}
-        try:
-            flags = ("create", "--dry-run=server", "--output=json", "--filename=-")
-            gates = json.loads(self._cluster.kubectl(*flags, text=json.dumps(probe)))["spec"].get("schedulingGates")
-        except AssertionError:
-            return False
-        return bool(gates)
-
 
 @pytest.fixture(scope="module")
 def webhooks(cluster: Cluster, own_account: Path) -> Iterator[Webhooks]:
-    port = free_port()
-    flags = ("--volcano", "--no-queues", *SCHEDULERS)
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}", *flags)
-    assert done.returncode == 0, done.stderr
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": ELSEWHERE}
     held = {**lease, "metadata": {"name": "headgate", "namespace": OWN_NAMESPACE}}
-    cluster.kubectl("apply", "--filename=-", text=json.dumps(held))
-    serving = Webhooks(cluster, own_account, port)
-    yield serving
-    serving.stop()
-    cluster.kubectl("delete", "lease", "headgate", f"--namespace={OWN_NAMESPACE}")
-    for kind in CONFIGURATIONS:
-        cluster.kubectl("delete", kind, "headgate")
-    eventually("queues can be deleted", lambda: succeeds(cluster, "delete", NAMES[0], "--all"))
-
-
-def succeeds(cluster: Cluster, *command: str) -> bool:
-    """A server takes a moment until it asks nobody any more."""
+    serving = Webhooks(cluster, own_account, free_port())
     try:
-        cluster.kubectl(*command)
-    except AssertionError:
-        return False
-    return True
+        cluster.kubectl("apply", "--filename=-", text=json.dumps(held))
+        with webhooks_installed(cluster, serving.port, "--volcano", "--no-queues", *SCHEDULERS):
+            serving.start()
+            yield serving
+            serving.stop()
+    finally:
+        cluster.kubectl("delete", "lease", "headgate", f"--namespace={OWN_NAMESPACE}", "--ignore-not-found")
+        cluster.kubectl("delete", NAMES[0], "--all")
 
 
 def asking(scheduler: str = "headgate", annotations: dict[str, str] | None = None, **spec: Any) -> Manifest:

@@ -11,11 +11,13 @@ from typing import Any
 import exchanges_workloads
 import pytest
 import yaml
-from children import eventually, free_port
+from children import free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
 from exchanges import Step, priority_class
 from exchanges_workloads import DEFINITION, workload
+from installing import CONFIGURATIONS, install, run_install, wait_until_asked, webhooks_installed
+from objects import priority_classes
 from ours import HEADGATE
 from test_same_answers import ask_real, ask_small, essence, filled_in
 from wire import Client
@@ -24,26 +26,13 @@ from headgate.api.install_manifests import definitions
 from headgate.apiserver import ApiServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-
-
-def run_install(kubeconfig: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [HEADGATE, "install", "--kubeconfig", kubeconfig, *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def defined(cluster: Cluster) -> None:
     """Our kind and the made-up one are there, and no webhooks yet."""
-    done = run_install(cluster.administrator)
-    assert done.returncode == 0, done.stderr
-    cluster.kubectl("apply", "--filename", "-", text=json.dumps(DEFINITION))
-    wait = ("--for=condition=Established", "--timeout=30s")
-    cluster.kubectl("wait", *wait, "customresourcedefinition", "things.headgate.example.com")
-    eventually(
-        "kinds are served", lambda: "things" in cluster.kubectl("api-resources", "--api-group=headgate.example.com")
-    )
+    install(cluster)
+    cluster.define(DEFINITION)
 
 
 @pytest.mark.usefixtures("defined")
@@ -67,14 +56,12 @@ def port() -> int:
 @pytest.fixture
 def checked(cluster: Cluster, port: int, start: Start) -> Iterator[str]:
     """Our process is asked about new workloads. Afterwards nobody is, since nobody would answer."""
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}", "--no-queues")
-    assert done.returncode == 0, done.stderr
-    flags = ("--no-queues", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
-    start("--webhook-listen", f"127.0.0.1:{port}", *flags)
-    eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
-    yield done.stdout
-    for kind in CONFIGURATIONS:
-        cluster.kubectl("delete", kind, "headgate")
+    with webhooks_installed(cluster, port, "--no-queues") as told:
+        flags = ("--no-queues", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
+        process = start("--webhook-listen", f"127.0.0.1:{port}", *flags)
+        wait_until_asked(cluster, process)
+        yield told
+        process.stop()
 
 
 def trusts(cluster: Cluster, kind: str) -> bool:
@@ -89,11 +76,8 @@ async def classes(client: Client) -> AsyncIterator[None]:
         priority_class("wl-low", 10),
         priority_class("wl-normal", 50, globalDefault=True),
     ]
-    for one in known:
-        await client.create(CLASSES, one)
-    yield
-    for one in known:
-        await client.delete(f"{CLASSES}/{one['metadata']['name']}")
+    async with priority_classes(client, *known):
+        yield
 
 
 DENIED = 'admission webhook "validate.workloads.headgate.dev" denied the request: '

@@ -15,7 +15,7 @@ from cluster import KUBE_SCHEDULER, Cluster
 from objects import Manifest
 from wire import Client
 
-PATIENCE = 90.0  # seconds to look at every pod once
+PATIENCE = 300.0  # seconds to look at every pod once
 FINAL_SCORE = re.compile(r'final score for pod" pod="([^/"]+)/([^"]+)" node="([^"]+)" score=(-?\d+)')
 
 PodName = tuple[str, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
@@ -14,6 +15,7 @@ import httptools
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 CONNECTIONS = 32
+IDLE_LIMIT = 30.0  # seconds; a server closes what was idle for 90, and a busy test may hear of that too late
 
 
 class Answer(NamedTuple):
@@ -46,7 +48,12 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._answer: asyncio.Future[Answer] | None = None
-        self.closed = False
+        self.closed, self.used_at = False, time.monotonic()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the server can be expected to answer on it."""
+        return not self.closed and time.monotonic() < self.used_at + IDLE_LIMIT
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -128,6 +135,7 @@ class Client:
         async with self._slots:
             connection = await self._connection()
             answer = await connection.ask(request)
+            connection.used_at = time.monotonic()
             self._free.append(connection)
             return answer
 
@@ -160,8 +168,9 @@ class Client:
     async def _connection(self) -> Connection:
         while self._free:
             connection = self._free.pop()
-            if not connection.closed:
+            if connection.is_usable:
                 return connection
+            connection.transport.close()
         return await self._connected(Connection)
 
     async def _connected(self, kind: type[Kind]) -> Kind:

@@ -24,6 +24,7 @@ from headgate.quota import messages
 from headgate.quota.flavors import NoFit
 from headgate.quota.pending_queue import Unreserved
 
+pytestmark = pytest.mark.timeout(1200)  # their scheduler is asked about hundreds of worlds
 WORLDS = 400
 HISTORIES = 200
 GATED_WORLDS = 100

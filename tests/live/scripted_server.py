@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from headgate.live.access import Access, Anonymous, ClusterEndpoint, Identity, S
 from headgate.live.connection import Address
 
 NOBODY = Anonymous()
+_KEPT: list[socket.socket] = []  # bound, and nobody listens
 
 
 class Exchange:
@@ -110,10 +112,9 @@ async def scripted(handler: Handler, tls: ssl.SSLContext | None = None) -> Async
             writer.transport.abort()
 
 
-async def unused_port() -> int:
-    """A port on which nobody listens just now."""
-    listening = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    listening.close()
-    await listening.wait_closed()
-    return port
+def unused_port() -> int:
+    """A port on which nobody listens: it is ours until this process ends, and other processes get others."""
+    kept = socket.socket()
+    kept.bind(("127.0.0.1", 0))
+    _KEPT.append(kept)
+    return int(kept.getsockname()[1])

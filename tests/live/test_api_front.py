@@ -227,7 +227,7 @@ async def test_a_client_that_goes_makes_place_for_another_watch(tmp_path):
 
 
 async def test_a_watch_whose_client_does_not_read_is_dropped(tmp_path):
-    hasty = replace(ONE_WATCH, drain_seconds=0.1)
+    hasty = replace(ONE_WATCH, drain_seconds=1.0)
     async with wired(ApiServer(), tmp_path / "kubeconfig", hasty) as wire, wire.watch(f"{MAPS}?watch=true") as reader:
         reader._transport.pause_reading()
         async with asyncio.timeout(PATIENCE):

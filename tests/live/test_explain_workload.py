@@ -253,7 +253,7 @@ async def test_a_cluster_without_queues_is_said_to_have_none(tmp_path):
 
 async def test_a_server_that_is_not_there_is_named(tmp_path):
     file = tmp_path / "kubeconfig"
-    server = f"http://127.0.0.1:{await unused_port()}"
+    server = f"http://127.0.0.1:{unused_port()}"
     cluster = {"name": "x", "cluster": {"server": server}}
     context = {"name": "x", "context": {"cluster": "x"}}
     file.write_text(json.dumps({"current-context": "x", "contexts": [context], "clusters": [cluster]}))

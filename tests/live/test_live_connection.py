@@ -82,7 +82,7 @@ async def test_connections_are_bounded_and_the_next_in_line_gets_the_free_one():
 
 async def test_a_refused_connection_means_nothing_was_sent():
     with pytest.raises(NeverSent, match=r"127\.0\.0\.1:.*refused"):
-        await pool_to(await unused_port()).exchange(POST, 5)
+        await pool_to(unused_port()).exchange(POST, 5)
 
 
 async def _drop(exchange: Exchange) -> None:
@@ -123,9 +123,9 @@ async def test_an_answer_that_takes_too_long_is_lost_and_its_connection_is_not_u
 
     async with scripted(first_never) as server:
         pool = pool_to(server.port, size=1)
-        with pytest.raises(AnswerLost, match=r"within 0\.01 s"):
-            await pool.exchange(POST, 0.01)
-        assert (await pool.exchange(POST, 5)).status == 200
+        with pytest.raises(AnswerLost, match=r"within 0\.1 s"):
+            await pool.exchange(POST, 0.1)
+        assert (await pool.exchange(POST, 60)).status == 200
         assert server.connections == 2
 
 

@@ -109,7 +109,7 @@ async def test_a_job_runs_on_one_worker_although_another_never_answers_and_a_thi
         gone = (
             fleet.workers["a"]
             .kubeconfig()
-            .replace(str(fleet.workers["a"].server.port).encode(), str(await unused_port()).encode())
+            .replace(str(fleet.workers["a"].server.port).encode(), str(unused_port()).encode())
         )
         alive = {name: worker.kubeconfig() for name, worker in fleet.workers.items()}
         fleet.set_up({"dead": gone, "slow": slow.kubeconfig(), **alive})
@@ -120,7 +120,7 @@ async def test_a_job_runs_on_one_worker_although_another_never_answers_and_a_thi
             assert [fleet.check()[1]] == fleet.running()
             [other] = set(fleet.workers) - set(fleet.running())
             await fleet.until(lambda: not fleet.workers[other].ask("GET", WORKLOADS)["items"])
-            assert fleet.active("a") == fleet.active("b") == ("True", "Active")
+            await fleet.until(lambda: fleet.active("a") == fleet.active("b") == ("True", "Active"))
             await fleet.until(lambda: fleet.active("dead") == ("False", "ClientConnectionFailed"))
             assert fleet.active("slow") is None
             status, _, page = await ask(port_in(log), "GET /metrics HTTP/1.1")

@@ -12,7 +12,7 @@ from headgate.gates.pre_enqueue import held_by
 from headgate.live.plugin_calls import IsolatedPlugin, PluginTimeout, pre_enqueue_plugins
 from headgate.model.settings import Profile
 
-SOON, GENEROUS = 0.01, 30.0  # seconds
+SOON, A_WHILE, GENEROUS = 0.01, 2.0, 30.0  # seconds
 EMPTY = CacheView(ClusterCache((Profile(),), seed=0))
 
 
@@ -23,7 +23,7 @@ class Gate:
     wake_on = frozenset()
 
     def __init__(self) -> None:
-        self.go = threading.Event()
+        self.go, self.reached = threading.Event(), threading.Event()
         self.asked: list[str] = []
         self.threads: set[int] = set()
 
@@ -31,6 +31,7 @@ class Gate:
         self.asked.append(candidate.key.name)
         self.threads.add(threading.get_ident())
         if candidate.key.name == "slow":
+            self.reached.set()
             self.go.wait()
         if candidate.key.name == "bad":
             raise ValueError("no such account")
@@ -72,6 +73,7 @@ def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_on
         held = held_by(plugins, pod(name), EMPTY)
         assert held is not None
         assert (held.plugin, held.reason) == ("Gate", "plugin Gate took longer than 10ms")
+    assert gate.reached.wait(GENEROUS)
     assert gate.asked == ["slow"]
     assert [status for name, _, status, _ in times.told if name == "Gate"] == ["Error"] * 3
     gate.go.set()
@@ -79,7 +81,7 @@ def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_on
 
 def test_a_plugin_that_came_back_is_used_again():
     gate = Gate()
-    contained = IsolatedPlugin(gate, 0.5)
+    contained = IsolatedPlugin(gate, A_WHILE)
     for name in ("slow", "meanwhile"):
         with pytest.raises(PluginTimeout):
             contained.refusal(pod(name), EMPTY)

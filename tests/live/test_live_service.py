@@ -151,7 +151,9 @@ async def test_metrics_tell_how_pods_wait_and_how_long_plugins_take(log):
         cluster.add_pod("too-large", cpu="99")
         async with process(plan_for(cluster, listen=Listen("127.0.0.1", 0)), log):
             await cluster.until(lambda: cluster.bindings)
-            lines = (await ask(port_in(log), "GET /metrics HTTP/1.1"))[2].splitlines()
+            lines, counted = [], 'scheduler_schedule_attempts_total{profile="headgate",result="scheduled"} 1.0'
+            while counted not in lines:  # once the answer to the binding has arrived
+                lines = (await ask(port_in(log), "GET /metrics HTTP/1.1"))[2].splitlines()
     for queue, waiting in (("active", 0), ("backoff", 0), ("unschedulable", 1), ("gated", 2)):
         assert f'scheduler_pending_pods{{queue="{queue}"}} {waiting}.0' in lines
     asked = 'scheduler_plugin_execution_duration_seconds_count{extension_point="PreEnqueue",plugin="SchedulingGates"'

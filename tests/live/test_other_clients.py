@@ -24,7 +24,7 @@ from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 
 KEPT = 20  # changes
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds
 MANY = 3 * KEPT
 
 

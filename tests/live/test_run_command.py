@@ -132,7 +132,7 @@ async def test_without_an_election_no_lease_is_touched(tmp_path: Path, flag: str
 
 
 async def test_an_unreachable_server_is_a_visible_message_and_no_stack_trace(tmp_path: Path):
-    file = good_kubeconfig(tmp_path, f"http://127.0.0.1:{await unused_port()}")
+    file = good_kubeconfig(tmp_path, f"http://127.0.0.1:{unused_port()}")
     process = await started("--kubeconfig", str(file), "--listen", "")
     line = await until_line(process, "API server")
     assert "Connection refused; retrying" in line

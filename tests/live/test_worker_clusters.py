@@ -196,7 +196,7 @@ async def test_a_cluster_that_never_answers_delays_no_other(ca, log):
 
 async def test_a_server_that_hangs_with_its_watches_open_is_noticed(ca, log, monkeypatch):
     monkeypatch.setattr(worker_clusters, "QUIET_SECONDS", 0.02)
-    monkeypatch.setattr(worker_clusters, "HEARTBEAT_TIMEOUT", 0.2)
+    monkeypatch.setattr(worker_clusters, "HEARTBEAT_TIMEOUT", 2.0)
     async with served(ca) as worker, managing(ca, log) as manager:
         manager.connect("w", worker.kubeconfig())
         while worker.asked.count(("GET", "/version")) < 3:
@@ -205,7 +205,7 @@ async def test_a_server_that_hangs_with_its_watches_open_is_noticed(ca, log, mon
         assert manager.states("w") == [RemoteState.CONNECTED], "it answers"
         worker.holds = True
         lost = await manager.state("w", RemoteState.LOST)
-        assert "no answer within 0.2 s" in lost.message
+        assert "no answer within 2 s" in lost.message
         worker.holds = False
         await manager.until_pausing(1)
         manager.clock.end()

@@ -19,7 +19,7 @@ from headgate.live.http_server import Listen, ServerLimits
 from headgate.live.kubeconfig import find_access
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-PATIENCE = 10.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 def config_map(name: str, size: int = 1) -> bytes:

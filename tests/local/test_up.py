@@ -25,6 +25,7 @@ from headgate.ui.cli import main
 from headgate.ui.up_command import scenario_of
 
 PATIENCE = 60.0  # seconds
+AT_ONCE = 20.0  # seconds; on an idle machine less than one
 FAST = 50.0
 TEMPLATE = {
     "metadata": {"annotations": {"headgate.dev/run-seconds": "30"}},
@@ -206,7 +207,7 @@ async def test_with_a_data_directory_it_goes_on_where_it_was(tmp_path):
 async def test_it_stops_at_once(tmp_path):
     async with running(planned(tmp_path, scenario([JOB]))):
         began = time.monotonic()
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < AT_ONCE
 
 
 async def test_what_the_server_refuses_is_named_with_its_place(tmp_path):

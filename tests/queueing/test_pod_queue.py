@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.model.cluster_events import ClusterEvent
 from headgate.queueing.backoff import Backoff
-from headgate.queueing.queue import PodQueue, QueueName
+from headgate.queueing.queue import PodQueue, QueueName, same_verdicts
 
 ROOM = frozenset({ClusterEvent.ROOM_FREED})
 
@@ -97,6 +97,18 @@ def test_of_many_alike_each_success_sends_the_next():
     refuse_all(queue)
     queue.wake(ROOM, now=60.0)
     assert popped(queue) == [f"p{i}" for i in range(10)]
+
+
+def test_nobody_is_tried_together_with_a_probe_before_those_it_was_sent_for():
+    """Otherwise an equal pod of another class would take the place of an older one that waits behind the probe."""
+    queue = queue_of(pod("a", created=1.0), pod("b", created=2.0))
+    refuse_all(queue)
+    queue.wake(ROOM, 20.0)
+    queue.add(pod("late", created=3.0))
+    first = queue.pop()
+    assert [each.pod.key.name for each in queue.pop_with(first, 10, same_verdicts)] == ["a"]
+    queue.done(first)
+    assert popped(queue) == ["b", "late"]
 
 
 def test_a_scout_that_is_deleted_is_replaced():

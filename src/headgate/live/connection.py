@@ -7,9 +7,11 @@ import contextlib
 import os
 import socket
 import ssl
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_address
 from typing import cast
 
 import httptools
@@ -33,6 +35,34 @@ class AnswerLost(Disconnected):
     """The request was sent and its answer never came: it may have been carried out."""
 
 
+class NotResolved(NeverSent):
+    """The host has no IP address, or nobody said which in time."""
+
+
+class AnswerTooLarge(AnswerLost):
+    """The answer, or what is being received of several, is larger than this client reads."""
+
+
+class AnswerLimit:
+    """How many bytes of one answer are read, and of all that are being received at once."""
+
+    def __init__(self, each: int = LARGEST_ANSWER, together: int = sys.maxsize) -> None:
+        self.each, self.together = each, together
+        self._receiving = 0
+
+    def receive(self, size: int, answer: int) -> str:
+        """So many bytes more of an answer of which that much was received; why it is not read on, if it is not."""
+        self._receiving += size
+        if answer > self.each:
+            return f"the answer is larger than {self.each} bytes"
+        if self._receiving > self.together:
+            return f"the answers that are being received are larger than {self.together} bytes together"
+        return ""
+
+    def release(self, answer: int) -> None:
+        self._receiving -= answer
+
+
 class HttpResponse(Struct, frozen=True, gc=False):
     """An answer in full; its head, up to the empty line, as it was received."""
 
@@ -52,8 +82,8 @@ class HttpResponse(Struct, frozen=True, gc=False):
 class Connection(asyncio.Protocol):
     """At most one exchange at a time. Once `usable` is False it never becomes usable again."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: AnswerLimit | None = None) -> None:
+        self._loop, self._limit = loop, limit or AnswerLimit()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._received = b""  # until the head is complete
@@ -122,9 +152,15 @@ class Connection(asyncio.Protocol):
             raise NeverSent("the connection was closed before the request was sent")
         return self._transport
 
-    def _give_up(self, why: str) -> None:
-        self._fail(AnswerLost(why))
+    def _give_up(self, why: str, trouble: type[AnswerLost] = AnswerLost) -> None:
+        self._fail(trouble(why))
         self.abort()
+
+    def _take_body(self) -> bytes:
+        self._limit.release(self._size)
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body, self._size = [], 0
+        return body
 
     def _fail(self, trouble: Disconnected) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -148,6 +184,7 @@ class Connection(asyncio.Protocol):
             self._give_up(f"the head of the answer is larger than {LARGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._take_body()
         self._fail(AnswerLost(str(exc) if exc else "the server closed the connection before answering"))
 
     # what httptools calls
@@ -165,15 +202,14 @@ class Connection(asyncio.Protocol):
             return
         self._body.append(body)
         self._size += len(body)
-        if self._size > LARGEST_ANSWER:
-            self._give_up(f"the answer is larger than {LARGEST_ANSWER} bytes")
+        if why := self._limit.receive(len(body), self._size):
+            self._give_up(why, AnswerTooLarge)
 
     def on_message_complete(self) -> None:
         status, keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
         head, _, self._received = self._received.partition(END_OF_HEAD)
         self._has_head = False
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body, self._size = [], 0
+        body = self._take_body()
         if status < 200:
             return
         self._received = b""
@@ -256,6 +292,7 @@ class Stream:
 
 CONNECT_TIMEOUT = 10.0  # seconds, TLS handshake included
 IDLE_LIMIT = 60.0  # seconds; below the 90 s after which API servers and balancers close idle connections
+LOOK_UPS = 256  # host names that are looked up at a time
 DEFAULT_SIZE = 96  # connections: more than writes are under way, so that none waits for one, nor the lease
 PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, seconds, tries
 
@@ -271,32 +308,65 @@ class Address(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-async def resolve(address: Address) -> str:
-    """The IP address of the host, looked up in a thread that nothing else waits for. Raises NeverSent.
+class LookUps:
+    """Host names that are being looked up, each in a thread of its own, for all that wait for the same host.
 
     The threads in which an event loop looks up names are few, and a resolver that does not answer holds one for long.
     """
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[str] = loop.create_future()
 
-    def tell(set_: Callable[..., None], value: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may be closed by then
-            loop.call_soon_threadsafe(lambda: None if found.done() else set_(value))
+    def __init__(self) -> None:
+        self._under_way: dict[str, asyncio.Future[tuple[str, ...]]] = {}
 
-    def look_up() -> None:
+    async def resolve(self, address: Address) -> tuple[str, ...]:
+        """The IP addresses of the host. Raises NotResolved."""
+        if _is_ip(address.host):
+            return (address.host,)
+        found = self._under_way.get(address.host)
+        if found is None:
+            if len(self._under_way) >= LOOK_UPS:
+                raise NotResolved(f"{address}: {LOOK_UPS} other names are being looked up")
+            found = self._look_up(address)
         try:
-            [first, *_] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            tell(found.set_exception, NeverSent(f"{address}: {error}"))
-        else:
-            tell(found.set_result, str(first[4][0]))
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                return await asyncio.shield(found)
+        except TimeoutError as error:
+            raise NotResolved(f"{address}: its name was not resolved within {CONNECT_TIMEOUT:g} s") from error
 
-    threading.Thread(target=look_up, name=f"resolving {address.host}", daemon=True).start()
+    def _look_up(self, address: Address) -> asyncio.Future[tuple[str, ...]]:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[tuple[str, ...]] = loop.create_future()
+        found.add_done_callback(lambda done: done.exception())  # whoever waited may have given up
+        self._under_way[address.host] = found
+
+        def tell(answer: tuple[str, ...] | OSError | UnicodeError) -> None:
+            del self._under_way[address.host]
+            if isinstance(answer, tuple):
+                found.set_result(answer)
+            else:
+                trouble = NotResolved(f"{address}: {answer}")
+                trouble.__cause__ = answer
+                found.set_exception(trouble)
+
+        def look_up() -> None:
+            answer: tuple[str, ...] | OSError | UnicodeError
+            try:
+                there = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+                answer = tuple(dict.fromkeys(str(each[4][0]) for each in there))
+            except (OSError, UnicodeError) as error:
+                answer = error
+            with contextlib.suppress(RuntimeError):  # the loop may be closed by then
+                loop.call_soon_threadsafe(tell, answer)
+
+        threading.Thread(target=look_up, name=f"resolving {address.host}", daemon=True).start()
+        return found
+
+
+def _is_ip(host: str) -> bool:
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            return await found
-    except TimeoutError:
-        raise NeverSent(f"{address}: its name was not resolved within {CONNECT_TIMEOUT:g} s") from None
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class Pool:
@@ -308,9 +378,14 @@ class Pool:
         tls: Callable[[], ssl.SSLContext | None],
         clock: Callable[[], float],
         size: int = DEFAULT_SIZE,
+        *,
+        limit: AnswerLimit | None = None,
+        look_ups: LookUps | None = None,
     ) -> None:
+        """With `look_ups` the host is looked up there for each connection; otherwise the event loop does that."""
         self._address, self._tls, self._clock = address, tls, clock
-        self._resolved = ""  # the IP address, where it was looked up before; otherwise each connection does that
+        self._limit, self._look_ups = limit or AnswerLimit(), look_ups
+        self._resolved: tuple[str, ...] = ()  # the IP addresses, where they were looked up before
         self._free = size
         self._closed = False
         self._idle: list[Connection] = []
@@ -337,8 +412,8 @@ class Pool:
             connection.abort()
 
     async def resolve(self) -> None:
-        """Look up the host for all connections from here on. Raises NeverSent."""
-        self._resolved = await resolve(self._address)
+        """Look up the host for all connections from here on. Raises NotResolved."""
+        self._resolved = await LookUps().resolve(self._address)
 
     def close_idle(self) -> None:
         """Close what nobody uses, so that the next request connects anew (with new credentials, say)."""
@@ -390,24 +465,34 @@ class Pool:
             self._idle.append(connection)
 
     async def _connect(self) -> Connection:
+        hosts = self._resolved or (self._address.host,)
+        if self._look_ups is not None:
+            hosts = await self._look_ups.resolve(self._address)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                return await self._open()
-        except TimeoutError:
-            raise NeverSent(f"{self._address}: no connection within {CONNECT_TIMEOUT:g} s") from None
+                return await self._open(hosts)
+        except TimeoutError as error:
+            raise NeverSent(f"{self._address}: no connection within {CONNECT_TIMEOUT:g} s") from error
         except (OSError, ssl.SSLError, ssl.CertificateError) as error:
             raise NeverSent(f"{self._address}: {_reason(error)}") from error
 
-    async def _open(self) -> Connection:
+    async def _open(self, hosts: tuple[str, ...]) -> Connection:
+        """Connects to the first of them that can be reached."""
+        for host in hosts[:-1]:
+            try:
+                return await self._open_to(host)
+            except ssl.SSLError:
+                raise
+            except OSError:
+                continue
+        return await self._open_to(hosts[-1])
+
+    async def _open_to(self, host: str) -> Connection:
         loop = asyncio.get_running_loop()
         tls = self._tls()
         name = (self._address.server_name or self._address.host) if tls else None
         transport, connection = await loop.create_connection(
-            lambda: Connection(loop),
-            self._resolved or self._address.host,
-            self._address.port,
-            ssl=tls,
-            server_hostname=name,
+            lambda: Connection(loop, self._limit), host, self._address.port, ssl=tls, server_hostname=name
         )
         _notice_dead_peers(transport.get_extra_info("socket"))
         return connection

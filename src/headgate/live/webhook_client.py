@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -19,10 +18,20 @@ from headgate.apiserver.webhook_calls import (
     WebhookCall,
     read_answer,
 )
-from headgate.live.connection import Address, Disconnected, Pool
+from headgate.live.connection import (
+    Address,
+    AnswerLimit,
+    AnswerTooLarge,
+    Disconnected,
+    LookUps,
+    NotResolved,
+    Pool,
+)
 
 KNOWN_WEBHOOKS = 200  # whose connections are kept
 CONNECTIONS = 256  # to one webhook at a time; what is more waits, within its timeout
+LARGEST_REVIEW = 6 * 1024 * 1024  # bytes: a patch that replaces an object as large as is taken has two thirds of that
+REVIEWS_TOGETHER = 64 * 1024 * 1024  # bytes of the answers of one webhook that are being received
 AGENT = "kube-apiserver-admission"
 NO_PEM = "unable to load root certificates: unable to parse bytes as PEM block"
 
@@ -38,6 +47,7 @@ class WebhookClient:
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str, bytes], Pool] = {}
+        self._look_ups = LookUps()
 
     async def carry_out(
         self, attempt: Callable[[], Result], calls: Sequence[WebhookCall], answers: WebhookAnswers
@@ -77,7 +87,8 @@ class WebhookClient:
         pool = self._pools.pop(key, None)
         if pool is None:
             context, address = _trusting(call.authority), Address(call.host, call.port, call.server_name)
-            pool = Pool(address, lambda: context, time.monotonic, CONNECTIONS)
+            limit, shared = AnswerLimit(LARGEST_REVIEW, REVIEWS_TOGETHER), self._look_ups
+            pool = Pool(address, lambda: context, time.monotonic, CONNECTIONS, limit=limit, look_ups=shared)
             if len(self._pools) >= KNOWN_WEBHOOKS:
                 self._pools.pop(next(iter(self._pools))).close()
         self._pools[key] = pool  # the one used last
@@ -105,18 +116,28 @@ def _request(call: WebhookCall, uid: str) -> bytes:
 def _told(call: WebhookCall, error: Disconnected) -> str:
     """Why a webhook was not reached, as Go tells it."""
     cause, at = error.__cause__, _address(call)
+    if isinstance(error, AnswerTooLarge):
+        return str(error)
+    if isinstance(error, NotResolved):
+        return f"dial tcp: lookup {call.host}: {_of_name(cause)}"
     match cause:
         case ssl.SSLCertVerificationError():
             return f"tls: failed to verify certificate: x509: {_of_certificate(call, cause)}"
         case ssl.SSLError():
             return "tls: first record does not look like a TLS handshake"
-        case socket.gaierror():
-            return f"dial tcp: lookup {call.host}: no such host"
         case ConnectionRefusedError():
             return f"dial tcp {at}: connect: connection refused"
+        case TimeoutError():
+            return f"dial tcp {at}: i/o timeout"
         case OSError():
             return f"dial tcp {at}: connect: {(cause.strerror or str(cause)).lower()}"
     return "EOF"
+
+
+def _of_name(cause: BaseException | None) -> str:
+    if isinstance(cause, TimeoutError):
+        return "i/o timeout"
+    return "no such host" if cause is not None else "too many other names are being looked up"
 
 
 def _address(call: WebhookCall) -> str:

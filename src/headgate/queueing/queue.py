@@ -358,8 +358,12 @@ class PodQueue:
         """Pops the next pod if it goes with the first of these.
 
         An entry that was added anew is in the heap twice and must not be taken twice. While queues take turns by what
-        they use, none follows: the turn of another queue may have come.
+        they use, none follows: the turn of another queue may have come. Nor does any follow a probe: if that one is
+        placed, those it was sent for are next.
         """
+        alike = self._classes.get(together[-1].equivalence)
+        if alike is not None and alike.probe == together[-1].key and len(alike):
+            return None
         if self._sharing and (len(self._sharing) > 1 or self._active or not together[0].sharing):
             return None
         heap = self._sharing.get(together[0].sharing, []) if self._sharing else self._active

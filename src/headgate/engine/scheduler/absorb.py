@@ -115,6 +115,7 @@ class AbsorbStage:
         if self._cache.nodes.charge_of(pod.key) is not None:
             self._cache.running.changed([pod])
             self._cache.note(ClusterEvent.CANDIDATES_CHANGED)
+            self._queue_capacity.candidate_changed(pod)
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache = self._cache

@@ -465,6 +465,8 @@ class SchedulerPlane:
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
         others = [effect for effect in post_filter.effects if not _nominates(effect)]
         effects = [*nominations, *self._reserve(info, [pod for pod in pods if pod.key not in expired], now)]
+        if self._queue_capacity.in_use:
+            self._queue_capacity.remains_unplaced(pods[: self._gangs.needed(info)])
         allowed = {pod.key for pod in pods}
         for pod in self._gangs.pods_of(info):
             not_now = expired.get(pod.key) if pod.key in allowed else self._queue_capacity.beyond(pod, len(pods))

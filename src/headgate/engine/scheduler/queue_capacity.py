@@ -20,7 +20,7 @@ from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import NotNow
 from headgate.engine.scheduler.groups import Described
 from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
-from headgate.engine.scheduler.queue_lines import QueueLines
+from headgate.engine.scheduler.queue_lines import QueueLines, UnplacedEntries, UnplacedEntry
 from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
 from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, reserved_in
 from headgate.model.cluster_events import ClusterEvent
@@ -76,12 +76,14 @@ class QueueCapacity:
         self.reservations = QueueReservations(timeout, self._needed, self._changing)
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
+        self._unplaced = UnplacedEntries()  # and those that no node fits and that reserve nothing
         self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had, self.within_deserved)
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
+        self._passable: set[str] = set()  # queues that allow all that are unplaced, until something changes
         self.changed: dict[Key, None] = {}
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
@@ -185,6 +187,17 @@ class QueueCapacity:
             self.given_up |= bool(self._kept) or self.reservations.kept_out
             self._gives_up(pod.key)
 
+    def remains_unplaced(self, pods: Sequence[Pod]) -> None:
+        """No node fits these pods, which start together and which their queues allow: they may not later."""
+        first = min(pods, key=lambda pod: (pod.created, pod.key))
+        queue = self.queue_of(first)
+        for pod in pods:
+            self._unplaced.drop(pod.key)
+        if queue and not all(pod.key in self.in_force for pod in pods):
+            devices = any(claim.kind is Kind.DEVICE_CLAIM for claim in first.shape.claims)
+            alike = (self._alike(first, queue), devices) if len(pods) == 1 else first.key
+            self._unplaced.put(UnplacedEntry(tuple(pods), first, queue, alike))
+
     def _may_displace(self, pod: Pod, queue: str) -> bool:
         """Whether a pod that waits may keep others from reserving: those of its queue, or that have too much."""
         node = self._tree.get(queue)
@@ -199,12 +212,16 @@ class QueueCapacity:
 
     def _weigh_again(self) -> None:
         """What was answered may be different now; those from whom capacity was kept may start."""
-        self._answers.clear()
+        self._forget_answers()
         self._weighed = True
         self._stale |= self.reservations.kept_out
         if self._kept:
             self._kept.clear()
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def _forget_answers(self) -> None:
+        self._answers.clear()
+        self._passable.clear()
 
     def recheck_nominated(self, now: float) -> None:
         """Pods that wait for their victims to leave a node are tried again if their queue allows them no longer."""
@@ -222,14 +239,14 @@ class QueueCapacity:
 
     def charge(self, pod: Pod) -> None:
         known = self._use.get(pod.key)
+        if self.in_use and (pod.key in self._asked or pod.key in self._claims):
+            self.stops_waiting(pod.key)
         if known is None and not pod.annotations and pod.group is None:
             return
         queue = self.queue_of(pod)
         if known is None and not queue:
             return
         use = PodUse(queue, pod.shape.requests)
-        if pod.key in self._asked or pod.key in self._claims:
-            self.stops_waiting(pod.key)
         if known == use:
             self._note_leaving(pod)
             return
@@ -264,6 +281,7 @@ class QueueCapacity:
     def stops_waiting(self, pod: Key) -> None:
         """The pod waits for its queue no longer, so nobody waits behind it or for it."""
         self._asked.pop(pod, None)
+        self._unplaced.drop(pod)
         self._passes(pod)
         self._gives_up(pod)
 
@@ -279,6 +297,11 @@ class QueueCapacity:
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
         self._candidates_changed()
         self._stale |= len(self.reservations) > len(self.in_force)
+
+    def candidate_changed(self, pod: Pod) -> None:
+        """The running pod has another priority or gang: whoever waits for its queue may be able to preempt it now."""
+        if pod.key in self._use:
+            self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def _candidates_changed(self) -> None:
         """What queues use decides who may be evicted on nodes, if they deserve or are guaranteed anything."""
@@ -345,7 +368,7 @@ class QueueCapacity:
 
     def _changing(self, queue: str) -> VolcanoQueueNode | None:
         """The queue in the tree, of which other amounts are in use from now on; None if it is to be built anew."""
-        self._answers.clear()
+        self._forget_answers()
         self._shares.clear()
         self.share_changes += 1
         self.touched[queue] = None
@@ -371,7 +394,7 @@ class QueueCapacity:
         self.reservations.priorities, self._sharing = priorities, sharing
         self._tree = self.reservations.tree = QueueTree(self._queues.values())
         self._tree_stale = False
-        self._answers.clear()
+        self._forget_answers()
         self._shares.clear()
         self.share_changes += 1
         for use in self._use.values():
@@ -513,11 +536,16 @@ class QueueCapacity:
         found = found or self._refusal(pods, queue, order, allowed, taken=taken, displaced=displaced)
         if found is not None and oldest is None and self._waits_with_gang(pod):
             return found  # its gang needs no more, and does not wait for the queue
-        if found is not None and self._lines.refuse(first, queue, order):
-            self._stale |= self._may_displace(first, queue)
-        elif found is None and not displaced:
+        if found is not None:
+            self._waits_in_line(first, queue, order)
+        elif not displaced:
             self._fitting.add(pod.key)
         return found
+
+    def _waits_in_line(self, first: Pod, queue: str, order: QueueOrder) -> None:
+        self._unplaced.drop(first.key)
+        if self._lines.refuse(first, queue, order):
+            self._stale |= self._may_displace(first, queue)
 
     def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
@@ -544,8 +572,7 @@ class QueueCapacity:
     ) -> NotNow | None:
         """Why the queue has no capacity for the first on top of those `taken`; otherwise it is taken too."""
         pod = pods[0]
-        node, requests = self._tree.get(queue), pod.shape.requests
-        alike = self._alike(pod, queue)
+        node, alike = self._tree.get(queue), self._alike(pod, queue)
         if not taken and (known := self._answers.get(alike)) is not None:
             return known if known.allowed == allowed else msgspec.structs.replace(known, allowed=allowed)
         says = RefusedPod(pod, queue, allowed, alike)
@@ -558,6 +585,23 @@ class QueueCapacity:
         head = self._lines.head(queue)
         if head is not None and head[0] < order and not self._start_together(pod, head[1]):
             return says.behind(head[1])
+        if node.queue.dequeue is DequeueStrategy.FIFO and (taken or queue not in self._passable):
+            first = self._waits_again(queue, order, pod, taken)
+            if first is not None:
+                return says.behind(first)
+        return self._short(pods, node, says, taken=taken, displaced=displaced)
+
+    def _short(
+        self,
+        pods: Sequence[Pod],
+        node: VolcanoQueueNode,
+        says: RefusedPod,
+        *,
+        taken: list[Use],
+        displaced: dict[Key, QueueReservation],
+    ) -> NotNow | None:
+        """Why the queue has no capacity left for the first of these, or keeps it for others; otherwise it is taken."""
+        pod, alike, requests = says.pod, says.alike, says.pod.shape.requests
         if not node.fits(requests) and not self._displace(pods, node, displaced):
             refused = says.short(node.shortage(requests), reclaims=may_reclaim([(node, requests)]))
         else:
@@ -571,6 +615,40 @@ class QueueCapacity:
             refused = says.kept(kept, self.queue_of(kept.pods[0]))
         if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
             self._answers[alike] = refused
+        return refused
+
+    def _waits_again(self, queue: str, order: QueueOrder, pod: Pod, taken: list[Use]) -> Key | None:
+        """The first before this place that no node fits, and that its fifo queue does not allow any more.
+
+        It is asked again, unless it is only on top of those `taken`, which may find no node either.
+        """
+        entries = self._unplaced.firsts(queue)
+        before = [each for each in entries if each.place[0] < order and not self._start_together(pod, each.first.key)]
+        refused = next((each for each in before if self._is_refused(each)), None)
+        if refused is None:
+            if not taken and len(before) == len(entries):
+                self._passable.add(queue)
+            return None
+        if not taken:
+            self._waits_in_line(refused.first, queue, refused.place[0])
+            self.changed[refused.first.key] = None
+        return refused.first.key
+
+    def _is_refused(self, entry: UnplacedEntry) -> bool:
+        """Whether the queue does not allow these pods any more, if nobody is before them."""
+        node, taken, displaced = self._tree.get(entry.queue), list[Use](), dict[Key, QueueReservation]()
+        if node is None or self._group_refusal(entry.pods[0], entry.queue, 0) is not None:
+            return True
+        refused = False
+        for allowed, pod in enumerate(entry.pods):
+            if pod.key not in self.in_force and not refused:
+                says = RefusedPod(pod, entry.queue, allowed, self._alike(pod, entry.queue))
+                limited = pod.shape.claims and node.refuses_devices(pod)
+                short = limited or self._short(entry.pods[allowed:], node, says, taken=taken, displaced=displaced)
+                refused = bool(short)
+        remove(taken)
+        for each in displaced.values():
+            self.reservations.reserve(each)
         return refused
 
     def _alike(self, pod: Pod, queue: str) -> tuple[object, ...]:

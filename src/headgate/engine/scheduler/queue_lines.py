@@ -1,13 +1,19 @@
-"""Who waits for a Volcano queue, and who is the first of each fifo queue: nobody behind it may start."""
+"""Who waits for a Volcano queue, and who is the first of each fifo queue: nobody behind it may start.
+
+A pod that its queue allowed, that no node fits and that reserves nothing waits for a node, and everybody may pass it.
+As soon as its queue is too full for it, it waits for its queue again, and is asked before others are.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+
+from msgspec import Struct
 
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
-from headgate.queueing.queue import MOST_STALE, QueueOrder
+from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
 
 
 class QueueLines:
@@ -78,3 +84,64 @@ class QueueLines:
         heapq.heappush(line, (order, pod))
         if len(line) > 2 * len(self.refused) + MOST_STALE:
             self.form()
+
+
+class UnplacedEntry(Struct, frozen=True):
+    """Pods that start together, which their queue allowed and no node fits; none of them reserves anything."""
+
+    pods: tuple[Pod, ...]
+    first: Pod  # in whose place they stand
+    queue: str
+    alike: Hashable  # what they share with others that get the same answer of their queue
+
+    @property
+    def place(self) -> tuple[QueueOrder, Key]:
+        return QueuedPodInfo(self.first).order, self.first.key
+
+
+class UnplacedEntries:
+    """By queue and by what decides the answer of the queue: the first of those alike is asked for all of them."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Key, UnplacedEntry] = {}
+        self._alike: dict[str, dict[Hashable, list[tuple[QueueOrder, Key]]]] = {}  # heaps, also of earlier ones
+
+    def __contains__(self, pod: Key) -> bool:
+        return pod in self._entries
+
+    def put(self, entry: UnplacedEntry) -> None:
+        place = entry.place
+        known = self._entries.get(place[1])
+        self._entries[place[1]] = entry
+        if known is not None and (known.queue, known.alike, known.place) == (entry.queue, entry.alike, place):
+            return
+        heap = self._alike.setdefault(entry.queue, {}).setdefault(entry.alike, [])
+        heapq.heappush(heap, place)
+        if len(heap) > 2 * len(self._entries) + MOST_STALE:
+            heap[:] = sorted({each for each in heap if self._stands(entry.queue, entry.alike, each)})
+
+    def drop(self, pod: Key) -> None:
+        """The pod has a node, is gone or waits for its queue."""
+        entry = self._entries.pop(pod, None)
+        if entry is not None:
+            self._first(entry.queue, entry.alike)
+
+    def firsts(self, queue: str) -> list[UnplacedEntry]:
+        """The first of each that get the same answer, in order."""
+        found = [self._first(queue, alike) for alike in list(self._alike.get(queue, ()))]
+        return sorted((each for each in found if each is not None), key=lambda each: each.place)
+
+    def _first(self, queue: str, alike: Hashable) -> UnplacedEntry | None:
+        heap = self._alike[queue][alike]
+        while heap:
+            if self._stands(queue, alike, heap[0]):
+                return self._entries[heap[0][1]]
+            heapq.heappop(heap)
+        del self._alike[queue][alike]
+        if not self._alike[queue]:
+            del self._alike[queue]
+        return None
+
+    def _stands(self, queue: str, alike: Hashable, place: tuple[QueueOrder, Key]) -> bool:
+        entry = self._entries.get(place[1])
+        return entry is not None and (entry.queue, entry.alike, entry.place) == (queue, alike, place)

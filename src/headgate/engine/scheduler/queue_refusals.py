@@ -49,7 +49,8 @@ class RefusedPod(Struct, frozen=True):
         return refused
 
     def group_short(self, short: Shortage | None) -> NotNow:
-        return self._not_now(f"waiting for queue capacity for the minResources of its group: {short}")
+        refused = self._not_now(f"waiting for queue capacity for the minResources of its group: {short}")
+        return msgspec.structs.replace(refused, wake_on=WAKE_ON | {ClusterEvent.MEMBERS_CHANGED})
 
     def others_only(self, members: int) -> NotNow:
         """The queue has capacity for so many of the other members of its gang."""
