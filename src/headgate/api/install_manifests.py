@@ -72,7 +72,7 @@ MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue"
 ANNOTATED = Labelled(called="-gated-by-queue")
 
 
-class MatchCondition(Struct, frozen=True):
+class WebhookCondition(Struct, frozen=True):
     """A CEL expression that holds for the requests we are asked about."""
 
     name: str
@@ -227,12 +227,12 @@ def _entry(hook: Webhook, place: WebhookPlace, schedulers: Sequence[str]) -> Man
     }
 
 
-def _match_conditions(hook: Webhook, schedulers: Sequence[str]) -> Iterator[MatchCondition]:
-    yield MatchCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
+def _match_conditions(hook: Webhook, schedulers: Sequence[str]) -> Iterator[WebhookCondition]:
+    yield WebhookCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
     if hook.among is ANNOTATED:
-        yield MatchCondition("asks-for-the-gate", _ASKS_FOR_GATE)
+        yield WebhookCondition("asks-for-the-gate", _ASKS_FOR_GATE)
         named = msgspec.json.encode(sorted(schedulers)).decode()  # a list of strings is the same in CEL
-        yield MatchCondition("of-our-schedulers", f"object.spec.schedulerName in {named}")
+        yield WebhookCondition("of-our-schedulers", f"object.spec.schedulerName in {named}")
 
 
 def _rule(hook: Webhook) -> Manifest:

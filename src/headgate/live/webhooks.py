@@ -208,7 +208,7 @@ class _Service(Struct):
     namespace: str = ""
 
 
-class _ClientConfig(Struct, rename="camel"):
+class _WebhookClientConfig(Struct, rename="camel"):
     url: str | None = None
     service: _Service | None = None
     ca_bundle: str = ""
@@ -223,7 +223,7 @@ class _ClientConfig(Struct, rename="camel"):
 
 class _Webhook(Struct, rename="camel"):
     name: str
-    client_config: _ClientConfig
+    client_config: _WebhookClientConfig
 
 
 class _Configuration(Struct):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from headgate.engine.fleet.fleet_index import Unread
 from headgate.engine.in_flight import InFlightWrites, WriteResult
 from headgate.engine.integrations.writes import LONGEST_BACKOFF, POLICY
-from headgate.fleet.replicas import Drift, drift, drifted_fields, replicated_spec
+from headgate.fleet.replicas import Drift, drift, drifted_fields, replica_spec
 from headgate.model.effects import Create, Write
 from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
@@ -153,7 +153,7 @@ class DispatchTroubles:
                 continue
             if not (fields := drifted_fields(home, replica)):
                 continue
-            known, spec = self._of(home.key, cluster), replicated_spec(home)
+            known, spec = self._of(home.key, cluster), replica_spec(home)
             if known.drifted == replica.uid and known.spec == spec:
                 continue
             known.strikes = known.strikes + 1 if known.spec == spec else 1
