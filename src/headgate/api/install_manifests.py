@@ -33,6 +33,15 @@ Manifest = dict[str, Any]
 
 _CREATE, _WRITE, _ANY = ("CREATE",), ("CREATE", "UPDATE"), ("CREATE", "UPDATE", "DELETE")
 
+POLICY = "headgate-priorities"
+SYSTEM_CLASS_NAMESPACES = ("kube-system",)
+"""Where `system-*` classes may be used unless `headgate install` is told otherwise."""
+BOOST_VERB = "boost"
+"""The verb on Workloads of Kueue that lets a user raise a priority by the annotation."""
+HIGHEST_PRIORITY = 1_000_000_000  # that users may define; what is above belongs to the system
+_SCHEDULING = (Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
+_QUEUES = (Kind.KUEUE_WORKLOAD, Kind.JOB)
+
 
 class AtUrl(Struct, frozen=True):
     """Webhooks outside the cluster: https://host:port, and perhaps a path."""
@@ -336,17 +345,6 @@ def _without_queues(roles: Iterable[Manifest]) -> Iterator[Manifest]:
 @lru_cache
 def _documents(folder: str, name: str) -> tuple[Manifest, ...]:
     return tuple(read_yaml_documents((files("headgate.api") / folder / name).read_bytes()))
-
-
-POLICY = "headgate-priorities"
-SYSTEM_CLASS_NAMESPACES = ("kube-system",)
-"""Where `system-*` classes may be used unless `headgate install` is told otherwise."""
-BOOST_VERB = "boost"
-"""The verb on Workloads of Kueue that lets a user raise a priority by the annotation."""
-HIGHEST_PRIORITY = 1_000_000_000  # that users may define; what is above belongs to the system
-
-_SCHEDULING = (Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
-_QUEUES = (Kind.KUEUE_WORKLOAD, Kind.JOB)
 
 
 def priority_policy(

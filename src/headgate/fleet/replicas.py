@@ -20,6 +20,8 @@ ROUND_SECONDS = 300.0
 """How long the clusters of one round of the incremental dispatcher have before the next ones are added."""
 MOST_CLUSTERS = 20  # that a Workload can name
 
+_NOT_CONSIDERED_YET = "PendingEvaluation"
+
 
 class Workers(Struct, frozen=True):
     """The worker clusters of a MultiKueueConfig, in order, and those of them that are connected."""
@@ -53,9 +55,6 @@ def nominate(settings: MultiKueueSettings, workers: Workers, last: Nominated, no
     clusters = tuple(name for name in workers.clusters if name in kept or name in added)[:MOST_CLUSTERS]
     at = now if added else last.at
     return Nominated(clusters, at, at + ROUND_SECONDS if len(left) > len(added) else None)
-
-
-_NOT_CONSIDERED_YET = "PendingEvaluation"
 
 
 class Answer(Enum):

@@ -25,6 +25,12 @@ HOME = ""
 Place = tuple[str, Key]
 """An object of a cluster."""
 
+REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
+"""Of a creation: for good as it is, or because its namespace does not exist."""
+NOT_TAKEN, UNREADABLE = "DispatchFailed", "Quarantined"
+LONGEST_TEXT = 512  # characters of what a worker cluster says
+_RESTS = Backoff(1.0, LONGEST_BACKOFF)
+
 
 class FleetWrites:
     """A write is settled as soon as its object is observed in another version; then what it was for is decided anew."""
@@ -89,13 +95,6 @@ class FleetWrites:
 
 def object_of(write: Write) -> Key:
     return write.key if isinstance(write, Create) else write.target.key
-
-
-REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
-"""Of a creation: for good as it is, or because its namespace does not exist."""
-NOT_TAKEN, UNREADABLE = "DispatchFailed", "Quarantined"
-LONGEST_TEXT = 512  # characters of what a worker cluster says
-_RESTS = Backoff(1.0, LONGEST_BACKOFF)
 
 
 class Trouble(Struct):

@@ -30,6 +30,17 @@ from headgate.model.queues import (
 )
 from headgate.model.resources import Resources
 
+IS_ADMITTED = ConditionUpdate(ADMITTED, True, ADMITTED, "The workload is admitted")
+HAS_OPEN_CHECKS = ConditionUpdate(
+    ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+)
+HAS_NO_RESERVATION = ConditionUpdate(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
+PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, *GATE_SIGNALS})
+IS_GATED = tuple(
+    ConditionUpdate(signal, True, "PreemptionGated", "Workload requires preemption, but it's gated")
+    for signal in GATE_SIGNALS
+)
+
 
 def required_checks(queue: ClusterQueue, admission: Admission | None) -> tuple[str, ...]:
     """Before it has flavors, those that hold for all of them; then those of the flavors it has. By name."""
@@ -86,18 +97,6 @@ def _covers(check: RequiredCheck, flavors: Sequence[str]) -> bool:
 
 def _names(checks: Iterable[RequiredCheck]) -> tuple[str, ...]:
     return tuple(sorted({check.name for check in checks}))
-
-
-IS_ADMITTED = ConditionUpdate(ADMITTED, True, ADMITTED, "The workload is admitted")
-HAS_OPEN_CHECKS = ConditionUpdate(
-    ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
-)
-HAS_NO_RESERVATION = ConditionUpdate(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
-PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, *GATE_SIGNALS})
-IS_GATED = tuple(
-    ConditionUpdate(signal, True, "PreemptionGated", "Workload requires preemption, but it's gated")
-    for signal in GATE_SIGNALS
-)
 
 
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
