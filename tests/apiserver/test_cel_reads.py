@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.api.install_manifests import definitions, queue_definitions
 from headgate.apiserver import Json
-from headgate.apiserver.apiextensions.rules import RuleSet
+from headgate.apiserver.apiextensions.rules import NodeRules
 from headgate.apiserver.cel import EvaluationError, Reads, ValidationRule, compile_rule, compile_view, note_reads
 
 TEXT: Json = {"type": "string"}
@@ -141,12 +141,12 @@ values = st.fixed_dictionaries(
 COMPILED = [
     compile_rule({"rule": text, "messageExpression": "self.b + ' and ' + string(self.a)"}, "") for text in RULES
 ]
-ANSWERS = [(rule, RuleSet(SCHEMA, [rule], root=False)) for rule in COMPILED]
-TOGETHER = [RuleSet(SCHEMA, COMPILED, root=False), RuleSet(SCHEMA, COMPILED, root=True)]
+ANSWERS = [(rule, NodeRules(SCHEMA, [rule], root=False)) for rule in COMPILED]
+TOGETHER = [NodeRules(SCHEMA, COMPILED, root=False), NodeRules(SCHEMA, COMPILED, root=True)]
 NARROW = [
     COMPILED[RULES.index(text)] for text in ("self.a < 2", "!has(self.o.q.t)", "self.l.exists_one(i, i.t == 'x')")
 ]
-BY_PARTS = RuleSet(SCHEMA, NARROW, root=True)
+BY_PARTS = NodeRules(SCHEMA, NARROW, root=True)
 
 
 def answered_in_full(rule: ValidationRule, new: Json, old: Json | None) -> list[tuple[str, str | EvaluationError]]:

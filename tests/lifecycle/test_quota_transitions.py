@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headgate.lifecycle.workload.admission import admitted, refused, reserved
-from headgate.lifecycle.workload.checks import required_checks, synced_checks
+from headgate.lifecycle.workload.admission import admitted, refused, required_checks, reserved, synced_checks
 from headgate.lifecycle.workload.deadlines import execution_ends, next_deadline, ready_until
 from headgate.lifecycle.workload.eviction import (
     deactivated,

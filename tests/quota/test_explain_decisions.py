@@ -15,7 +15,7 @@ from headgate.engine.explain.what_if import MOST_BEFORE, OtherPending, QuotaWhat
 from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, admit_all
 from headgate.model.queues import QueueingStrategy
 from headgate.model.settings import QuotaSettings
-from headgate.quota.cohorts import cohort_forest
+from headgate.quota.ledger import cohort_forest
 
 DECISIVE = Admitted | Preempting | Deferred | Gated
 NOW = 100.0

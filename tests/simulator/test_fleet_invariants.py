@@ -16,7 +16,7 @@ from headgate.model.objects import Job
 from headgate.model.pod import Pod
 from headgate.model.queues import GateStatus, PodSet, QueuedWorkload
 from headgate.model.settings import MultiKueueSettings
-from headgate.simulator.fleet import FleetInvariants, Manager, fleet_summary
+from headgate.simulator.fleet import FleetInvariants, ManagerCluster, fleet_summary
 from headgate.simulator.invariants import BrokenInvariant
 from headgate.simulator.network import Network
 
@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self) -> None:
         self.journal, self.network = Journal(), Network()
         self.journal.write(Entry(0.0, TRAIN, "dispatch", "Dispatched", "to a and b"))
-        manager = Manager("home", MultiKueueSettings(), lambda: self.journal)
+        manager = ManagerCluster("home", MultiKueueSettings(), lambda: self.journal)
         self.invariants = FleetInvariants([manager], ["home", "a", "b"], self.network)
 
     def see(self, cluster: str, *objects: Any, at: float = 0.0) -> None:

@@ -33,6 +33,15 @@ Manifest = dict[str, Any]
 
 _CREATE, _WRITE, _ANY = ("CREATE",), ("CREATE", "UPDATE"), ("CREATE", "UPDATE", "DELETE")
 
+POLICY = "headgate-priorities"
+SYSTEM_CLASS_NAMESPACES = ("kube-system",)
+"""Where `system-*` classes may be used unless `headgate install` is told otherwise."""
+BOOST_VERB = "boost"
+"""The verb on Workloads of Kueue that lets a user raise a priority by the annotation."""
+HIGHEST_PRIORITY = 1_000_000_000  # that users may define; what is above belongs to the system
+_SCHEDULING = (Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
+_QUEUES = (Kind.KUEUE_WORKLOAD, Kind.JOB)
+
 
 class AtUrl(Struct, frozen=True):
     """Webhooks outside the cluster: https://host:port, and perhaps a path."""
@@ -72,7 +81,7 @@ MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue"
 ANNOTATED = Labelled(called="-gated-by-queue")
 
 
-class MatchCondition(Struct, frozen=True):
+class WebhookCondition(Struct, frozen=True):
     """A CEL expression that holds for the requests we are asked about."""
 
     name: str
@@ -227,12 +236,12 @@ def _entry(hook: Webhook, place: WebhookPlace, schedulers: Sequence[str]) -> Man
     }
 
 
-def _match_conditions(hook: Webhook, schedulers: Sequence[str]) -> Iterator[MatchCondition]:
-    yield MatchCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
+def _match_conditions(hook: Webhook, schedulers: Sequence[str]) -> Iterator[WebhookCondition]:
+    yield WebhookCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
     if hook.among is ANNOTATED:
-        yield MatchCondition("asks-for-the-gate", _ASKS_FOR_GATE)
+        yield WebhookCondition("asks-for-the-gate", _ASKS_FOR_GATE)
         named = msgspec.json.encode(sorted(schedulers)).decode()  # a list of strings is the same in CEL
-        yield MatchCondition("of-our-schedulers", f"object.spec.schedulerName in {named}")
+        yield WebhookCondition("of-our-schedulers", f"object.spec.schedulerName in {named}")
 
 
 def _rule(hook: Webhook) -> Manifest:
@@ -336,17 +345,6 @@ def _without_queues(roles: Iterable[Manifest]) -> Iterator[Manifest]:
 @lru_cache
 def _documents(folder: str, name: str) -> tuple[Manifest, ...]:
     return tuple(read_yaml_documents((files("headgate.api") / folder / name).read_bytes()))
-
-
-POLICY = "headgate-priorities"
-SYSTEM_CLASS_NAMESPACES = ("kube-system",)
-"""Where `system-*` classes may be used unless `headgate install` is told otherwise."""
-BOOST_VERB = "boost"
-"""The verb on Workloads of Kueue that lets a user raise a priority by the annotation."""
-HIGHEST_PRIORITY = 1_000_000_000  # that users may define; what is above belongs to the system
-
-_SCHEDULING = (Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
-_QUEUES = (Kind.KUEUE_WORKLOAD, Kind.JOB)
 
 
 def priority_policy(

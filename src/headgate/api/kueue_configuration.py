@@ -40,6 +40,8 @@ from headgate.model.settings import (
 GROUP = "config.kueue.x-k8s.io"
 VERSIONS = ("v1beta1", "v1beta2")
 
+Count = Annotated[int, Meta(ge=0)]
+
 
 class Fate(StrEnum):
     """What becomes of a field."""
@@ -244,9 +246,6 @@ def _with_enabled_sections(kept: dict[str, Any], version: str) -> None:
     else:
         kept.pop("waitForPodsReady", None)
         kept["featureGates"] = {"DisableWaitForPodsReady": True, **kept["featureGates"]}
-
-
-Count = Annotated[int, Meta(ge=0)]
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

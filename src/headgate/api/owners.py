@@ -41,6 +41,13 @@ _OWNERS = {
     ("batch/v1", "CronJob"): Kind.CRON_JOB,
 }
 
+DEFAULT_BACKOFF_LIMIT = 6
+ENDINGS = ("Complete", "Failed")
+_INDEX = re.compile(r"[0-9]{1,10}")
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+POD_TEMPLATE_HASH = "pod-template-hash"
+
 
 class WireLabelsSpec(Wire, frozen=True):
     """Services and ReplicationControllers select by labels alone."""
@@ -213,14 +220,6 @@ def _kind_of(reference: WireOwnerReference) -> Kind | None:
     if reference.kind == "Job" and reference.api_version.startswith("batch/"):
         return Kind.JOB
     return _OWNERS.get((reference.api_version, reference.kind))
-
-
-DEFAULT_BACKOFF_LIMIT = 6
-ENDINGS = ("Complete", "Failed")
-_INDEX = re.compile(r"[0-9]{1,10}")
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-POD_TEMPLATE_HASH = "pod-template-hash"
 
 
 class WireJobSpec(Wire, frozen=True):

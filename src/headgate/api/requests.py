@@ -62,6 +62,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 WrittenWhole = QueueStatus | JobProgress | WorkloadStatus | VolcanoStatus
 """Changes of status whose lists replace what was there."""
 
+Merged = JobStart | JobStop | JobSuspend | JobRestore | WorkloadRewrite | Owners | Annotations
+
 
 class Call(Struct, frozen=True, gc=False):
     """One HTTP request to an API server, without the server."""
@@ -291,9 +293,6 @@ def _was_of_another_object(status: WireApiStatus) -> bool:
     """
     causes = status.details.causes if status.details else None
     return not causes or any(cause.field == "metadata.uid" for cause in causes)
-
-
-Merged = JobStart | JobStop | JobSuspend | JobRestore | WorkloadRewrite | Owners | Annotations
 
 
 def merged(change: Merged, precondition: dict[str, str]) -> dict[str, Any]:

@@ -17,6 +17,13 @@ from headgate.model.selectors import Operator, Requirement
 
 LONGEST_SAID = 1000  # characters of a path, and of what was expected there
 
+Amounts = dict[str, str | int | float]
+"""Quantities by resource name. Servers write text; people also write bare numbers."""
+Buffer = bytes | memoryview
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Whole numbers as Kubernetes has them. Servers refuse larger ones in their own kinds, not always in others'."""
+
 
 class InvalidObject(Exception):
     """An object that does not conform to its kind. `path` begins at the object (`$.spec.…`); `key` if known."""
@@ -48,16 +55,6 @@ def invalid_field(error: msgspec.DecodeError) -> InvalidField:
     """What msgspec says, with the path taken apart from the sentence."""
     sentence, _, path = str(error).partition(" - at `")
     return InvalidField(path.rstrip("`") or "$", sentence.replace("`", ""))
-
-
-Amounts = dict[str, str | int | float]
-"""Quantities by resource name. Servers write text; people also write bare numbers."""
-
-Buffer = bytes | memoryview
-
-Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""Whole numbers as Kubernetes has them. Servers refuse larger ones in their own kinds, not always in others'."""
 
 
 class Wire(Struct, rename="camel", frozen=True, gc=False):

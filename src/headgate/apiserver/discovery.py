@@ -35,6 +35,29 @@ VERSION: Json = {
     "platform": "",
 }
 
+ROOT = "/openapi/v3"
+PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
+STRATEGIC = "application/strategic-merge-patch+json"
+PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
+GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
+SCALARS: dict[str, Json] = {
+    "string": {"type": "string"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "bool": {"type": "boolean"},
+    "bytes": {"type": "string", "format": "byte"},
+    "Time": {"type": "string", "format": "date-time"},
+    "MicroTime": {"type": "string", "format": "date-time"},
+    "Duration": {"type": "string"},
+    "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    "RawExtension": {"type": "object"},
+    "FieldsV1": {"type": "object"},
+    "Any": {},
+    "float64": {"type": "number", "format": "double"},
+}
+ATOMIC_MAP: Json = {"x-kubernetes-map-type": "atomic"}
+
 
 class _Subresource:
     """What is served below an object: its name, its own kind (group, version, kind), and the verbs."""
@@ -201,30 +224,6 @@ def _verbs(resource: ResourceType) -> list[str]:
 def _names(resource: ResourceType) -> Json:
     short = {"shortNames": list(resource.short_names)} if resource.short_names else {}
     return {**short, **({"categories": list(resource.categories)} if resource.categories else {})}
-
-
-ROOT = "/openapi/v3"
-PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
-STRATEGIC = "application/strategic-merge-patch+json"
-PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
-GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
-SCALARS: dict[str, Json] = {
-    "string": {"type": "string"},
-    "int32": {"type": "integer", "format": "int32"},
-    "int64": {"type": "integer", "format": "int64"},
-    "bool": {"type": "boolean"},
-    "bytes": {"type": "string", "format": "byte"},
-    "Time": {"type": "string", "format": "date-time"},
-    "MicroTime": {"type": "string", "format": "date-time"},
-    "Duration": {"type": "string"},
-    "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
-    "IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
-    "RawExtension": {"type": "object"},
-    "FieldsV1": {"type": "object"},
-    "Any": {},
-    "float64": {"type": "number", "format": "double"},
-}
-ATOMIC_MAP: Json = {"x-kubernetes-map-type": "atomic"}
 
 
 def openapi(path: str, types: Sequence[ResourceType]) -> Response | None:

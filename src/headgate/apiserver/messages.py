@@ -10,6 +10,14 @@ from msgspec import Struct
 
 Json = dict[str, Any]
 
+ADMINISTRATOR, ANONYMOUS = "system:admin", "system:anonymous"
+MASTERS = "system:masters"
+"""The group whose members may do everything, whatever roles and bindings say."""
+AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
+ACCOUNTS_GROUP = "system:serviceaccounts"
+_ACCOUNT = "system:serviceaccount:"
+Groups = tuple[str, ...]
+
 
 class UserDetails(Struct, frozen=True):
     """What is known of a user besides name and groups."""
@@ -44,16 +52,6 @@ class Response(Struct, frozen=True):
     @property
     def body(self) -> bytes:
         return msgspec.json.encode(self.value)
-
-
-ADMINISTRATOR, ANONYMOUS = "system:admin", "system:anonymous"
-MASTERS = "system:masters"
-"""The group whose members may do everything, whatever roles and bindings say."""
-AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
-ACCOUNTS_GROUP = "system:serviceaccounts"
-_ACCOUNT = "system:serviceaccount:"
-
-Groups = tuple[str, ...]
 
 
 class ClientIdentity(Struct, frozen=True):

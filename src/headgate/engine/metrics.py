@@ -13,6 +13,10 @@ from headgate.placement.plugins import NamedPlugin
 Bounds = tuple[float, ...]
 Labels = tuple[tuple[str, str], ...]
 
+FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
+ADMISSION = "Admission"  # of workloads, one cycle: no extension point of kube-scheduler, but timed like one
+R = TypeVar("R", bound=NamedPlugin)
+
 
 class Distribution(Struct, frozen=True, gc=False):
     """How many values were at most as large as each bound and larger than the one before; the last are beyond all."""
@@ -85,12 +89,6 @@ class Distributions:
         if spread is None:
             spread = self._spreads[name, labels] = Histogram(self._bounds[name])
         return spread
-
-
-FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
-ADMISSION = "Admission"  # of workloads, one cycle: no extension point of kube-scheduler, but timed like one
-
-R = TypeVar("R", bound=NamedPlugin)
 
 
 class PluginObserver(Protocol):

@@ -36,6 +36,9 @@ _OF_THE_ORIGINAL_JOB = ("managedBy", "selector", "manualSelector")
 _OF_THE_ORIGINAL_POD = ("nodeName", "hostname", "subdomain")
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
+SUSPENDED = "Suspended"
+STOPPED = "JobSuspended"
+
 
 def workload_clone(home: QueuedWorkload, pod_sets: Sequence[Mapping[str, Any]], origin: str, *, gated: bool) -> Create:
     """`pod_sets` are those its job consists of, as they stand in a manifest; `gated`: it may not preempt by itself.
@@ -122,10 +125,6 @@ def _template(raw: Raw) -> dict[str, Any]:
         kept = {name: value for name, value in labels.items() if name not in _OF_ITS_CONTROLLER}
         template["metadata"] = {**metadata, "labels": kept}
     return template
-
-
-SUSPENDED = "Suspended"
-STOPPED = "JobSuspended"
 
 
 class _Shown(Struct, frozen=True):

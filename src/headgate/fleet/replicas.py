@@ -20,6 +20,8 @@ ROUND_SECONDS = 300.0
 """How long the clusters of one round of the incremental dispatcher have before the next ones are added."""
 MOST_CLUSTERS = 20  # that a Workload can name
 
+_NOT_CONSIDERED_YET = "PendingEvaluation"
+
 
 class Workers(Struct, frozen=True):
     """The worker clusters of a MultiKueueConfig, in order, and those of them that are connected."""
@@ -53,9 +55,6 @@ def nominate(settings: MultiKueueSettings, workers: Workers, last: Nominated, no
     clusters = tuple(name for name in workers.clusters if name in kept or name in added)[:MOST_CLUSTERS]
     at = now if added else last.at
     return Nominated(clusters, at, at + ROUND_SECONDS if len(left) > len(added) else None)
-
-
-_NOT_CONSIDERED_YET = "PendingEvaluation"
 
 
 class Answer(Enum):
@@ -144,12 +143,12 @@ def drift(home: QueuedWorkload, replica: QueuedWorkload) -> Drift:
     A replica of a workload that had the same name before is no replica of this one.
     """
     is_other = replica.annotations.get(ORIGIN_UID, home.uid) != home.uid
-    if is_other or replicated_spec(home) != replicated_spec(replica):
+    if is_other or replica_spec(home) != replica_spec(replica):
         return Drift.SPEC
     return Drift.NONE if home.priority == replica.priority else Drift.PRIORITY
 
 
-class ReplicatedSpec(Struct, frozen=True, rename="camel"):
+class ReplicaSpec(Struct, frozen=True, rename="camel"):
     """The fields of a replica that must be those of the workload at home."""
 
     pod_sets: tuple[PodSet, ...]
@@ -158,16 +157,16 @@ class ReplicatedSpec(Struct, frozen=True, rename="camel"):
     active: bool
 
 
-def replicated_spec(workload: QueuedWorkload) -> ReplicatedSpec:
-    return ReplicatedSpec(workload.pod_sets, workload.queue, workload.max_execution_seconds, workload.active)
+def replica_spec(workload: QueuedWorkload) -> ReplicaSpec:
+    return ReplicaSpec(workload.pod_sets, workload.queue, workload.max_execution_seconds, workload.active)
 
 
 def drifted_fields(home: QueuedWorkload, replica: QueuedWorkload) -> str:
     """The fields in which a replica of this workload differs; none of a replica of another of the same name."""
     if replica.annotations.get(ORIGIN_UID, home.uid) != home.uid:
         return ""
-    wanted, found = replicated_spec(home), replicated_spec(replica)
-    names = zip(ReplicatedSpec.__struct_fields__, ReplicatedSpec.__struct_encode_fields__, strict=True)
+    wanted, found = replica_spec(home), replica_spec(replica)
+    names = zip(ReplicaSpec.__struct_fields__, ReplicaSpec.__struct_encode_fields__, strict=True)
     return ", ".join(f"spec.{name}" for field, name in names if getattr(wanted, field) != getattr(found, field))
 
 

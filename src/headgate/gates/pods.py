@@ -71,6 +71,11 @@ from headgate.model.settings import DEPLOYMENTS, PODS, STATEFUL_SETS
 GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
 TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"
 
+MAIN = "main"
+QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"
+PASSED_ON = (QUEUE_NAME, PRIORITY_CLASS)
+"""Labels that are passed on to pods."""
+
 
 def gated_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
     """Gates a pod that needs quota, and adds the finalizer that keeps it until its end was counted.
@@ -161,12 +166,6 @@ def _gates(pod: Json) -> list[str]:
 def _waits(pod: Json) -> bool:
     """Whether the pod is gated or terminated, and so uses no quota."""
     return ADMISSION_GATE in _gates(pod) or (pod.get("status") or {}).get("phase") in ENDED
-
-
-MAIN = "main"
-QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"
-PASSED_ON = (QUEUE_NAME, PRIORITY_CLASS)
-"""Labels that are passed on to pods."""
 
 
 def pods_wait(framework: str) -> AdmissionHandler:

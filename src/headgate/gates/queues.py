@@ -49,6 +49,14 @@ ASSIGNMENTS, RECLAIMABLE, CHECKS = (
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _URL_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 
+Json = Mapping[str, Any]
+PODS = "pods"
+"""The resource under which quota counts the pods themselves."""
+MOST_FLAVORS = 256  # in all groups together
+MOST_RESOURCES = 256  # in all groups together
+MOST_PAIRS = 512  # of flavor and resource in one group
+GROUPS = "spec.resourceGroups"
+
 
 def workload_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
     """All errors of the workload itself; `template_errors` has those of its pod templates."""
@@ -193,11 +201,7 @@ def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[Admission
     return [invalid(path, name, "may not be added to an existing workload") for name in new if name not in old]
 
 
-Json = Mapping[str, Any]
-
 PATH = "spec.podSets"
-PODS = "pods"
-"""The resource under which quota counts the pods themselves."""
 
 
 def template_errors(pod_sets: Sequence[Json]) -> tuple[AdmissionFieldError, ...]:
@@ -254,11 +258,6 @@ def _amounts_errors(amounts: Json, path: str) -> Iterator[AdmissionFieldError]:
             yield invalid(f"{path}[{name}]", str(amount), wrong.reason)
 
 
-MOST_FLAVORS = 256  # in all groups together
-MOST_RESOURCES = 256  # in all groups together
-MOST_PAIRS = 512  # of flavor and resource in one group
-
-GROUPS = "spec.resourceGroups"
 CHECKS_STRATEGY = "spec.admissionChecksStrategy.admissionChecks"
 
 

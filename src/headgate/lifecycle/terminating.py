@@ -34,6 +34,14 @@ from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import amount_text
 from headgate.model.settings import QuotaRelease
 
+DebtKey = tuple[str, str, str]
+"""Cluster queue, flavor and resource."""
+STUCK_AFTER = 30.0  # seconds beyond its grace after which a pod that does not end is reported
+WAITING_FOR_ROOM = "WaitingForRoom"
+TERMINATING, HOLD_ENDED = "PodsTerminating", "HoldEnded"
+NAMED = 5  # pods that a message names; of the others it says how many there are
+_EPOCH = datetime(1970, 1, 1)
+
 
 def is_active(pods: Iterable[Pod], now: float, release: QuotaRelease) -> bool:
     """Whether any of the pods holds quota now."""
@@ -71,11 +79,6 @@ def next_release(pods: Iterable[Pod], now: float, release: QuotaRelease) -> floa
     """When the first of the pods that hold quota releases it though nothing else happens."""
     releases = [held_until(pod, release) for pod in pods if holds_quota(pod, now, release)]
     return min((at for at in releases if at is not None), default=None)
-
-
-DebtKey = tuple[str, str, str]
-"""Cluster queue, flavor and resource."""
-STUCK_AFTER = 30.0  # seconds beyond its grace after which a pod that does not end is reported
 
 
 class PodOccupancy(Struct, frozen=True):
@@ -178,12 +181,6 @@ def _count(pods: Sequence[Pod], name: str) -> int:
 
 def _deletion_order(pod: Pod) -> tuple[object, ...]:
     return pod.deleted, pod.key
-
-
-WAITING_FOR_ROOM = "WaitingForRoom"
-TERMINATING, HOLD_ENDED = "PodsTerminating", "HoldEnded"
-NAMED = 5  # pods that a message names; of the others it says how many there are
-_EPOCH = datetime(1970, 1, 1)
 
 
 class Hold(Struct, frozen=True):

@@ -32,6 +32,16 @@ Page = Callable[[], HttpReply]
 Access = Callable[[HttpRequest], Awaitable[HttpReply | None]]
 """Why a request may not read the reports; None if it may."""
 
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+REMEMBERED_SECONDS = 10.0  # for which an answer of the API server is used again
+MOST_REMEMBERED = 256  # answers; beyond this the oldest are forgotten
+REVIEWS_PER_PEER = 4  # under way at once
+LONGEST_TOKEN = 8 * 1024  # characters
+CHALLENGE = (("WWW-Authenticate", 'Bearer realm="headgate"'),)
+WHO = "reviews of who may read pages"
+Perform = Callable[[Call], Awaitable[HttpResponse]]
+
 
 class Readiness:
     """What /readyz and /preemptions show; both change with the process's role (standby or leader)."""
@@ -119,18 +129,6 @@ def entry_dict(entry: Told) -> dict[str, Any]:
 
 def receipts_json(entries: Iterable[Told]) -> bytes:
     return msgspec.json.encode([entry_dict(entry) for entry in entries])
-
-
-TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-REMEMBERED_SECONDS = 10.0  # for which an answer of the API server is used again
-MOST_REMEMBERED = 256  # answers; beyond this the oldest are forgotten
-REVIEWS_PER_PEER = 4  # under way at once
-LONGEST_TOKEN = 8 * 1024  # characters
-CHALLENGE = (("WWW-Authenticate", 'Bearer realm="headgate"'),)
-WHO = "reviews of who may read pages"
-
-Perform = Callable[[Call], Awaitable[HttpResponse]]
 
 
 class PageUser(Struct, frozen=True, rename="camel"):

@@ -46,6 +46,8 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 
 R = TypeVar("R", bound=NamedPlugin)
 
+POINT = "PreEnqueue"
+
 
 class Stopwatch:
     """Wraps plugins so that some of their calls are timed; results are the same."""
@@ -126,9 +128,6 @@ def _all_met(demands: Iterable[tuple[str, Each]]) -> Each:
     for _, met in demands:
         everything = everything & met
     return everything
-
-
-POINT = "PreEnqueue"
 
 
 class PluginTimeout(Exception):

@@ -56,6 +56,16 @@ PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, han
 OF_PODS = frozenset(hook.path for hook in WEBHOOKS if hook.part is not Part.QUEUES)
 """The webhooks that no queue of Kueue depends on."""
 
+SECRET = "headgate-webhook"
+CHECK_SECONDS = 60.0  # between two looks whether we are still believed
+RETRY_SECONDS = 5.0
+CONFIGURATIONS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{CONFIGURATION}"
+    for kind in ("mutating", "validating")
+)
+WHO = "webhook certificates"
+NOT_ASKED = "no webhook configuration names us yet: run `headgate install --webhook-url URL`"
+
 
 class ReviewResponder:
     """Answers AdmissionReviews. Lookups read the API server: a cache might be stale."""
@@ -188,17 +198,6 @@ def _tell(ended: asyncio.Future[None], dependencies: CertificateDependencies) ->
         dependencies.log.error(f"the webhook certificate is no longer renewed: {trouble!r}")
 
 
-SECRET = "headgate-webhook"
-CHECK_SECONDS = 60.0  # between two looks whether we are still believed
-RETRY_SECONDS = 5.0
-CONFIGURATIONS = tuple(
-    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{CONFIGURATION}"
-    for kind in ("mutating", "validating")
-)
-WHO = "webhook certificates"
-NOT_ASKED = "no webhook configuration names us yet: run `headgate install --webhook-url URL`"
-
-
 class SecretRefused(Exception):
     """The server did not do what was asked."""
 
@@ -208,7 +207,7 @@ class _Service(Struct):
     namespace: str = ""
 
 
-class _ClientConfig(Struct, rename="camel"):
+class _WebhookClientConfig(Struct, rename="camel"):
     url: str | None = None
     service: _Service | None = None
     ca_bundle: str = ""
@@ -223,7 +222,7 @@ class _ClientConfig(Struct, rename="camel"):
 
 class _Webhook(Struct, rename="camel"):
     name: str
-    client_config: _ClientConfig
+    client_config: _WebhookClientConfig
 
 
 class _Configuration(Struct):

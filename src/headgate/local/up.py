@@ -51,9 +51,10 @@ REDRAW_SECONDS = 0.5
 QUIET_LOOKS = 8  # in a row at which nothing had happened, after which nothing more is expected
 STOP_SECONDS = 1.0  # for writes under way
 
-
 Plans = Mapping[str, ClusterPlan]
 """By the name of the cluster."""
+
+Learn = Callable[[Outcome], None]
 
 
 class UpPlan(Struct, frozen=True, kw_only=True):
@@ -288,9 +289,6 @@ class _Session:
 
     def _tell(self, cluster: str, line: str) -> None:
         DecisionLog(self._view, cluster if len(self._running) > 1 else "", self._clock).warning(line)
-
-
-Learn = Callable[[Outcome], None]
 
 
 class Uncounted:

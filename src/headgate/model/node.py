@@ -11,6 +11,9 @@ from headgate.model.keys import Key
 from headgate.model.resources import Resources
 from headgate.model.selectors import Requirement
 
+Selector = tuple[Requirement, ...] | None
+"""None selects nothing, an empty one everything."""
+
 
 class TaintEffect(StrEnum):
     NO_SCHEDULE = "NoSchedule"
@@ -77,10 +80,6 @@ class Toleration(Struct, frozen=True, gc=False):
         if self.key and self.key != taint.key:
             return False
         return self.exists or self.value == taint.value
-
-
-Selector = tuple[Requirement, ...] | None
-"""None selects nothing, an empty one everything."""
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:

@@ -24,6 +24,8 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 SYSTEM_NAMESPACES = ("headgate-system", "kube-system")
 """Namespaces whose pods must never wait for quota: without them nothing that gives quota could run."""
 
+DEFAULT_SCHEDULER_NAME = "headgate"
+
 
 class FairStrategy(StrEnum):
     """When a workload of a queue that has more than its due may be preempted."""
@@ -121,9 +123,6 @@ class QuotaSettings(Struct, frozen=True):
     @property
     def is_fair(self) -> bool:
         return bool(self.fair)
-
-
-DEFAULT_SCHEDULER_NAME = "headgate"
 
 
 class Role(StrEnum):

@@ -23,6 +23,9 @@ ON_NODES = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED})
 ON_ROOM = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.ROOM_FREED})
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 
+KEPT_DEMANDS = 1024
+PASSES = 0
+
 
 class NodeName:
     name = "NodeName"
@@ -146,10 +149,6 @@ class NodeResourcesFit:
 
 NODE_FILTERS: tuple[NodeFilter, ...] = (NodeName(), NodeUnschedulable(), TaintToleration(), NodeAffinity())
 LOAD_FILTERS: tuple[LoadFilter, ...] = (NodePorts(), NodeResourcesFit())
-
-
-KEPT_DEMANDS = 1024
-PASSES = 0
 
 
 class Verdict:

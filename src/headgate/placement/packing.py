@@ -21,6 +21,10 @@ from headgate.placement.plugins import Mask
 from headgate.placement.ranking import RowRules
 from headgate.placement.table import PODS, Amounts, NodeTable
 
+MOST_STEPS = 1000  # of one search
+MOST_PODS = 256  # in one search
+MOST_SHAPES = 16  # that are compared by how many nodes they could run on, and in one search
+
 
 def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
     """Whether rows can be judged each by itself and by amounts alone for these pods, nominated capacity aside.
@@ -84,11 +88,6 @@ def free_capacity(placer: Placer, pods: Sequence[Pod], within: Mask | None) -> R
     if within is not None:
         allowed = {shape: rows & within for shape, rows in allowed.items()}
     return RowCapacity(free, allowed, nodes.draws)
-
-
-MOST_STEPS = 1000  # of one search
-MOST_PODS = 256  # in one search
-MOST_SHAPES = 16  # that are compared by how many nodes they could run on, and in one search
 
 
 def other_orders(rules: RowRules, pods: Sequence[Pod], needed: int, within: Mask | None) -> Iterator[list[int]]:

@@ -19,6 +19,9 @@ from headgate.placement.plugins import Each, LoadFilter, Mask, Rows, RowScore, S
 from headgate.placement.scores import BALANCED_RESOURCES
 from headgate.placement.table import PODS, Amounts, NodeTable
 
+NOTHING = Resources()
+KEPT_SHAPES = 4096
+
 
 class RankedRows(Struct, frozen=True):
     """Rows in the order in which pods would be placed on them if nothing but their rank mattered."""
@@ -304,9 +307,6 @@ class Ranking:
             self.places[row] = place_of(nodes, row, score)
 
 
-NOTHING = Resources()
-
-
 class RequestBatch:
     """The amounts of several pods, one line a pod. Rules read it as they read one pod's amounts."""
 
@@ -345,7 +345,6 @@ def bundles_with(first: PodShape, other: PodShape) -> bool:
 
 
 ALL_BELOW = 100  # in clusters smaller than this every node is looked at
-KEPT_SHAPES = 4096
 STRETCH = 128  # nodes each pod looks at when several look together
 MOST_TOGETHER = 32
 

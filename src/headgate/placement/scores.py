@@ -26,6 +26,9 @@ TOP_SCORE = 100
 Judge = Callable[[Each, Each], Each]
 """0 to 100 for what would be taken of what there is."""
 
+KEPT_DEMANDS = 1024
+Worth = Callable[[PodShape, Node], int]
+
 
 class ResourceScore:
     """The weighted mean over resources of how well the use of each is liked; what a node lacks is left out."""
@@ -152,10 +155,6 @@ def _at_most(limit: Each, amount: Each) -> Each:
 def _percent(part: Each, whole: Each) -> Each:
     """Whole percent; 0 of nothing."""
     return part * TOP_SCORE // (whole + (whole == 0))
-
-
-KEPT_DEMANDS = 1024
-Worth = Callable[[PodShape, Node], int]
 
 
 class Kept(NamedTuple):

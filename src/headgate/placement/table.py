@@ -22,6 +22,10 @@ LARGEST_SUM = 2**60  # what a cell says of a larger sum; a few such cells can be
 EXACT_IN_MILLIONS = LARGEST_SUM >> 20  # a million times this much is no larger sum
 FEW_COLUMNS = 64  # names up to which nobody looks for columns of zeros
 
+PODS = "pods"
+ONE_POD = ((PODS, 1),)
+FIRST_ROWS = 64
+
 
 class Columns:
     """Exact amounts; a name nobody gave an amount yet is zero everywhere.
@@ -154,11 +158,6 @@ class ChangeLog:
         """The rows changed from `cursor` on, in order; None when that is too long ago to tell."""
         first = self.end - len(self._rows)
         return None if cursor < first else self._rows[cursor - first :]
-
-
-PODS = "pods"
-ONE_POD = ((PODS, 1),)
-FIRST_ROWS = 64
 
 
 class PodObserver(Protocol):

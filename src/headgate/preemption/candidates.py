@@ -24,6 +24,9 @@ from headgate.preemption.units import ALONE, NOWHERE, Flags, Running, Times, Uni
 Units = NDArray[np.intp]
 """Indexes of units."""
 
+THOUSANDTHS = 1000
+NODE_SECOND = 1_000_000  # of the unit of work
+
 
 class Loads:
     """Pods sorted by row, so that what is freed on each row is one sum over neighbours in an array."""
@@ -82,10 +85,6 @@ class After:
 
     def scored(self, name: str) -> Amounts:
         return self._loads.less(name, True, self._evicted)
-
-
-THOUSANDTHS = 1000
-NODE_SECOND = 1_000_000  # of the unit of work
 
 
 def work_lost(running: Running, lines: Amounts, now: float) -> Amounts:

@@ -45,6 +45,8 @@ from headgate.preemption.units import Flags, Running, Unit
 ON_CANDIDATES = frozenset({ClusterEvent.CANDIDATES_CHANGED})
 ON_NEIGHBOURS = frozenset({ClusterEvent.NEIGHBOURS_CHANGED})
 
+RECONSIDERED = 4  # of the best sets of victims, how many are judged by what they would displace, too
+
 
 class Plan(Struct, frozen=True):
     """The victims, and the placements the preemptor has without them. Nothing has happened yet."""
@@ -134,9 +136,6 @@ def _hopeless(among: Candidates, which: str, *, proven: bool) -> str:
     lower = f"all {pods} pods ({units} units)" if pods > 1 else "the only pod"
     without = f"even without {lower} {which}"
     return f"preemption would not help: it does not fit {without}" if proven else f"no placement was found {without}"
-
-
-RECONSIDERED = 4  # of the best sets of victims, how many are judged by what they would displace, too
 
 
 class Preemptor(Struct, frozen=True):

@@ -3,7 +3,8 @@
 Where to change what:
 
 * the cohort tree, borrowing and lending: `tree` (tests/quota/test_quota_tree.py);
-* who holds quota, with trials that are taken back: `ledger`; preemption without circles: `allocations`;
+* ClusterQueues and Cohorts as such a tree, and who holds quota, with trials that are taken back: `ledger`;
+* preemption without circles: `allocations`;
 * what a workload requests, after limit ranges, overheads and transformations: `requests`;
 * a pending workload, its order and equivalence class: `pending_workload`;
 * the queue of one ClusterQueue, and requeueing: `pending_queue`; all of them: `pending_queues` (test_quota_queues.py);

@@ -24,7 +24,7 @@ from headgate.model.queues import (
 from headgate.model.resources import Resources
 from headgate.model.selectors import Requirement
 from headgate.quota import messages
-from headgate.quota.cohorts import ClusterQueueNode, FlavorOption, FlavorOptions
+from headgate.quota.ledger import ClusterQueueNode, FlavorOption, FlavorOptions
 from headgate.quota.pending_workload import FROM_THE_START, Progress
 from headgate.quota.requests import PodSetRequests
 from headgate.quota.tree import Account, FlavorResource, Usage, usage_of

@@ -24,7 +24,7 @@ from headgate.simulator.observing import ObjectChange
 PREEMPTED = "Preempted"
 
 
-class Manager(Struct, frozen=True):
+class ManagerCluster(Struct, frozen=True):
     """A cluster whose process has the fleet role."""
 
     cluster: str
@@ -61,7 +61,7 @@ class FleetInvariants:
     Work on a cluster that its manager could not reach for `workerLostTimeout` may be started elsewhere.
     """
 
-    def __init__(self, managers: Sequence[Manager], clusters: Iterable[str], network: Network) -> None:
+    def __init__(self, managers: Sequence[ManagerCluster], clusters: Iterable[str], network: Network) -> None:
         self._managers = {manager.settings.origin: manager for manager in reversed(managers)}
         self._network = network
         self.counts = {cluster: ClusterCounts() for cluster in clusters}
@@ -151,7 +151,9 @@ class FleetInvariants:
             self.counts[cluster].gates_opened += 1
             self._check_gates(manager, cluster, replicas, now)
 
-    def _check_gates(self, manager: Manager, cluster: str, replicas: Mapping[str, QueuedWorkload], now: float) -> None:
+    def _check_gates(
+        self, manager: ManagerCluster, cluster: str, replicas: Mapping[str, QueuedWorkload], now: float
+    ) -> None:
         timeout = manager.settings.single_cluster_preemption_timeout
         for other, replica in replicas.items():
             at = opened_at(replica)

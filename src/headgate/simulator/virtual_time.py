@@ -19,7 +19,7 @@ from headgate.model.settings import Role
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
-from headgate.simulator.fleet import FleetInvariants, Manager, fleet_summary
+from headgate.simulator.fleet import FleetInvariants, ManagerCluster, fleet_summary
 from headgate.simulator.manifests import unreadable_quantity
 from headgate.simulator.network import OUTSIDE, Network
 from headgate.simulator.observing import ObjectChange
@@ -153,7 +153,7 @@ class _Run:
             for number, plan in enumerate(scenario.clusters)
         }
         managers = [
-            Manager(plan.name, plan.settings.multikueue, self._clusters[plan.name].journal)
+            ManagerCluster(plan.name, plan.settings.multikueue, self._clusters[plan.name].journal)
             for plan in scenario.clusters
             if Role.FLEET in plan.settings.roles
         ]

@@ -22,6 +22,9 @@ TABLE, JSON, YAML = "table", "json", "yaml"
 _ALIASES = {"text": TABLE}
 F = TypeVar("F", bound=Callable[..., object])
 
+BAR = 30  # characters
+PATIENCE, REDRAW = 2.0, 0.1  # seconds before the line appears, and between two updates
+
 
 class _Format(click.Choice[str]):
     """table, json or yaml; `text` is another word for table."""
@@ -85,10 +88,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], style: Style | No
 def age(seconds: float) -> str:
     """A duration in at most two units."""
     return "".join(units_of(max(0, int(seconds)))[:2]) or "0s"
-
-
-BAR = 30  # characters
-PATIENCE, REDRAW = 2.0, 0.1  # seconds before the line appears, and between two updates
 
 
 class _Line:

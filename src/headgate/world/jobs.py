@@ -17,6 +17,8 @@ from headgate.model.pod import Phase, Pod
 from headgate.world.controller import PERMANENT, backoff_after
 from headgate.world.replica_sets import child_name, deletion_order
 
+CONTROLLER = "kubernetes.io/job-controller"
+
 
 class IndexProgress(Struct):
     """Kept for each Job, also for one that has no indexes."""
@@ -85,9 +87,6 @@ def intervals_of(indexes: Iterable[int]) -> str:
         else:
             runs.append([index, index])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-CONTROLLER = "kubernetes.io/job-controller"
 
 
 class JobPods(Struct):

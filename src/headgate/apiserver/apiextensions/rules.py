@@ -73,7 +73,7 @@ class _RuleTree:
     def __init__(self, schema: Json, *, root: bool) -> None:
         self._type: str = schema.get("type") or ""
         self._rules = _compiled(schema)
-        self._rule_set = RuleSet(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
+        self._rule_set = NodeRules(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
         properties = {name: _tree(part) for name, part in (schema.get("properties") or {}).items()}
         self._properties = {name: tree for name, tree in properties.items() if tree is not None}
         self._others = _tree(schema.get("additionalProperties"))
@@ -169,7 +169,7 @@ class Violation(NamedTuple):
     said: str | EvaluationError
 
 
-class RuleSet:
+class NodeRules:
     """The rules of one schema node, evaluated together, on what they read of a value."""
 
     def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:

@@ -29,6 +29,9 @@ _BY_VERB_IN_PATH = ("proxy", "watch")
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _WATCHES = ("true", "1")
 
+GROUP = "rbac.authorization.k8s.io"
+ANY = "*"
+
 
 class AccessAttributes(Struct, frozen=True, gc=False):
     """A verb on a resource, or on a path that is none. `group` and what follows are empty for a path."""
@@ -96,10 +99,6 @@ def access_denied(user: str, wanted: AccessAttributes, reason: str = "") -> Stat
     subject = f'{named} "{wanted.name}" is ' if wanted.name and named else f"{named} is " if named else ""
     details = details_of(wanted.name, wanted.group, wanted.resource)
     return StatusError(403, "Forbidden", f"{subject}forbidden: {why}", details)
-
-
-GROUP = "rbac.authorization.k8s.io"
-ANY = "*"
 
 
 class AuthorizationMode(StrEnum):

@@ -27,6 +27,13 @@ _BOOL, _DOUBLE, _DYN, _INT, _LIST, _STRING = (
 _LARGEST_INTEGER = 2**63 - 1
 _NANOS = "nanos of a quantity"
 
+AUTHORIZER = "authorizer"
+ACCOUNT = "serviceAccount"
+Decide = Callable[[Json], tuple[bool, str]]
+"""Whether what a check asks for is allowed, and why. Its parts are named as in ResourceAttributes, with `path` and the
+service account it asks for, if any."""
+_DECIDES: ContextVar[Decide] = ContextVar("decides")
+
 
 def _carried(nanos: int) -> Json:
     return {_NANOS: str(nanos)}
@@ -157,15 +164,6 @@ def kubernetes_functions() -> Any:
             identity = f"kubernetes_{name}_{len(known)}".replace(".", "_")
             known.append(cel.Overload(identity, returned, list(parameters), is_member, implementation))
     return cel.CelExtension("kubernetes", [cel.FunctionDecl(name, known) for name, known in overloads.items()])
-
-
-AUTHORIZER = "authorizer"
-ACCOUNT = "serviceAccount"
-Decide = Callable[[Json], tuple[bool, str]]
-"""Whether what a check asks for is allowed, and why. Its parts are named as in ResourceAttributes, with `path` and the
-service account it asks for, if any."""
-
-_DECIDES: ContextVar[Decide] = ContextVar("decides")
 
 
 @contextmanager

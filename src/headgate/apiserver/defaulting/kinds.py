@@ -15,6 +15,9 @@ UID_LABELS = ("controller-uid", CONTROLLER_UID)
 GENERATED_LABELS = (*NAME_LABELS, *UID_LABELS)
 _UNLIMITED = 2**31 - 1
 
+_ROLLING_UPDATE: Json = {"maxUnavailable": "25%", "maxSurge": "25%"}
+_KEEPS_CLAIMS: Json = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+
 
 def default_job(job: Json) -> Json:
     """The Job with counts, pod template and labels defaulted; idempotent."""
@@ -146,10 +149,6 @@ def default_secret(secret: Json) -> Json:
     data = {"data": {**(secret.get("data") or {}), **added}} if added else {}
     kept = {name: value for name, value in secret.items() if name != "stringData"}
     return {**kept, **data, "type": secret.get("type") or "Opaque"}
-
-
-_ROLLING_UPDATE: Json = {"maxUnavailable": "25%", "maxSurge": "25%"}
-_KEEPS_CLAIMS: Json = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 
 
 def default_deployment(deployment: Json) -> Json:

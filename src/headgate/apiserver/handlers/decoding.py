@@ -66,6 +66,8 @@ INVALID_UTF8 = re.compile("[\udc80-\udcff]")
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+
 
 def valid_utf8(body: bytes) -> bytes:
     """The body as UTF-8; like a real server, replaces each invalid byte by U+FFFD."""
@@ -235,7 +237,6 @@ class FieldValidation(StrEnum):
 
 LONGEST_MANAGER = 128  # bytes
 _ACCEPTED = ("", *sorted(FieldValidation))
-_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
 
 def field_validation(method: str, query: Mapping[str, str]) -> FieldValidation | None:

@@ -32,6 +32,14 @@ API_VERSION, GROUP, KIND = "authentication.k8s.io/v1", "authentication.k8s.io", 
 SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32  # seconds
 ACCOUNTS = ("", "serviceaccounts")
 
+AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
+_PATH = re.compile(r"/apis/(authentication|authorization)\.k8s\.io/v1/(?:namespaces/([^/]+)/)?(\w+reviews)/?")
+_BOTH = "cannot be specified in combination with resourceAttributes"
+_NEITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+_NOBODY = "at least one of user or group must be specified"
+_Answer = Callable[[Request, str, Json, float], Json]
+"""The status of a review: of a request, in a namespace, with this spec, at that time."""
+
 
 class _TokenMetadata(Struct, frozen=True):
     name: str = ""
@@ -157,16 +165,6 @@ def _packed(data: bytes) -> str:
 
 def _unpacked(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
-_PATH = re.compile(r"/apis/(authentication|authorization)\.k8s\.io/v1/(?:namespaces/([^/]+)/)?(\w+reviews)/?")
-_BOTH = "cannot be specified in combination with resourceAttributes"
-_NEITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-_NOBODY = "at least one of user or group must be specified"
-
-_Answer = Callable[[Request, str, Json, float], Json]
-"""The status of a review: of a request, in a namespace, with this spec, at that time."""
 
 
 class _ResourceAttributes(Struct, frozen=True):

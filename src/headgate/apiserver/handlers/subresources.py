@@ -38,6 +38,10 @@ from headgate.apiserver.strategy import ResourceType, ScalePaths
 CONNECTED = ("log", "exec", "attach", "portforward", "proxy")
 """Subresources for which a real server asks the kubelet."""
 
+SCALE = "scale"
+API_VERSION, KIND = "autoscaling/v1", "Scale"
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
 
 def not_connected(info: RequestInfo) -> StatusError:
     """Why a subresource that a kubelet answers is not served."""
@@ -251,11 +255,6 @@ def _delete_evicted(store: Store, deleter: Deleter, info: RequestInfo, options: 
         status = with_condition(pod.get("status") or {}, condition, info.now)
         store.put(info.served.collection, info.namespace, info.name, {**pod, "status": status})
     deleter.remove(structs.replace(info, subresource=""), options)
-
-
-SCALE = "scale"
-API_VERSION, KIND = "autoscaling/v1", "Scale"
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def answer_scale(request: Request, info: RequestInfo, writer: Writer, registry: Registry) -> Json:

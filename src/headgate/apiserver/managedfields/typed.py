@@ -20,6 +20,22 @@ from headgate.apiserver.kubernetes_types import FieldType, fields_of, is_atomic,
 from headgate.apiserver.managedfields.paths import Path, Paths, field, is_member, keyed, of_value, shown
 from headgate.apiserver.messages import Json
 
+SCALARS: Mapping[str, str] = {
+    "string": "string",
+    "bytes": "string",
+    "Time": "string",
+    "MicroTime": "string",
+    "Duration": "string",
+    "bool": "boolean",
+    "int32": "numeric",
+    "int64": "numeric",
+    "uint32": "numeric",
+    "uint64": "numeric",
+    "float64": "numeric",
+    "Quantity": "untyped",
+    "IntOrString": "untyped",
+}
+
 
 class Form(Enum):
     MAP = auto()
@@ -74,21 +90,6 @@ class Shape:
         return _ANY_MAP if isinstance(value, dict) or value is None else _ANY_SCALAR
 
 
-SCALARS: Mapping[str, str] = {
-    "string": "string",
-    "bytes": "string",
-    "Time": "string",
-    "MicroTime": "string",
-    "Duration": "string",
-    "bool": "boolean",
-    "int32": "numeric",
-    "int64": "numeric",
-    "uint32": "numeric",
-    "uint64": "numeric",
-    "float64": "numeric",
-    "Quantity": "untyped",
-    "IntOrString": "untyped",
-}
 ANY = Shape(Form.ANY)
 _ANY_LIST = Shape(Form.LIST, atomic=True, element=lambda: ANY)
 _ANY_MAP = Shape(Form.MAP, element=lambda: ANY)

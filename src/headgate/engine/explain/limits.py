@@ -12,9 +12,8 @@ from headgate.model.keys import Key
 from headgate.model.queues import QueuePreemption, Reclaim, ResourceGroup, WithinQueue
 from headgate.preemption.quota.search import QuotaPreemptor, may_take
 from headgate.quota import messages
-from headgate.quota.cohorts import ClusterQueueNode
 from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, PodSetFlavors, assign, refusal
-from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.ledger import ClusterQueueNode, Ledger, Reservation
 from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.requests import PodSetRequests
 from headgate.quota.tree import FlavorResource, QuotaNode, within_nominal

@@ -19,8 +19,7 @@ from headgate.model.objects import Job, Namespace, Object, PriorityClass, Replic
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
 from headgate.model.settings import QuotaSettings
-from headgate.quota.cohorts import cohort_forest
-from headgate.quota.ledger import Reservation
+from headgate.quota.ledger import Reservation, cohort_forest
 from headgate.quota.pending_workload import PendingWorkload, has_rested, may_queue, ordered_at, pending_workload
 from headgate.quota.requests import reservation_of
 

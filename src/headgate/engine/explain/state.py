@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from headgate.engine.explain.explanation import WorkloadState
 from headgate.engine.explain.snapshot import ClusterSnapshot
 from headgate.lifecycle.terminating import WAITING_FOR_ROOM
-from headgate.lifecycle.workload.checks import required_checks
+from headgate.lifecycle.workload.admission import required_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     DEACTIVATION_TARGET,

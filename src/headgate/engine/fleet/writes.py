@@ -13,7 +13,7 @@ from msgspec import Struct
 from headgate.engine.fleet.fleet_index import Unread
 from headgate.engine.in_flight import InFlightWrites, WriteResult
 from headgate.engine.integrations.writes import LONGEST_BACKOFF, POLICY
-from headgate.fleet.replicas import Drift, drift, drifted_fields, replicated_spec
+from headgate.fleet.replicas import Drift, drift, drifted_fields, replica_spec
 from headgate.model.effects import Create, Write
 from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
@@ -24,6 +24,12 @@ HOME = ""
 """Stands for our own cluster where others go by the names of their MultiKueueClusters."""
 Place = tuple[str, Key]
 """An object of a cluster."""
+
+REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
+"""Of a creation: for good as it is, or because its namespace does not exist."""
+NOT_TAKEN, UNREADABLE = "DispatchFailed", "Quarantined"
+LONGEST_TEXT = 512  # characters of what a worker cluster says
+_RESTS = Backoff(1.0, LONGEST_BACKOFF)
 
 
 class FleetWrites:
@@ -91,13 +97,6 @@ def object_of(write: Write) -> Key:
     return write.key if isinstance(write, Create) else write.target.key
 
 
-REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
-"""Of a creation: for good as it is, or because its namespace does not exist."""
-NOT_TAKEN, UNREADABLE = "DispatchFailed", "Quarantined"
-LONGEST_TEXT = 512  # characters of what a worker cluster says
-_RESTS = Backoff(1.0, LONGEST_BACKOFF)
-
-
 class Trouble(Struct):
     """How a workload fares on one worker cluster where something is wrong."""
 
@@ -153,7 +152,7 @@ class DispatchTroubles:
                 continue
             if not (fields := drifted_fields(home, replica)):
                 continue
-            known, spec = self._of(home.key, cluster), replicated_spec(home)
+            known, spec = self._of(home.key, cluster), replica_spec(home)
             if known.drifted == replica.uid and known.spec == spec:
                 continue
             known.strikes = known.strikes + 1 if known.spec == spec else 1

@@ -34,6 +34,16 @@ from headgate.queueing.backoff import Backoff
 FlavorResource = tuple[str, str]
 Amounts = Mapping[FlavorResource, int]
 
+_NO_PODS = PodOccupancy()
+PACE = 1.0  # seconds from a change until it is written; what is over by then is not written at all
+UNSEEN_AFTER = 10.0  # seconds after which a debt that was written and cannot be seen was not kept
+POLICY = WritePolicy(Backoff(PACE, 60.0), resends=False)
+NOT_KEPT = (
+    "the server does not keep status.flavorsDebt, which the definitions of `headgate install` have; "
+    "debt is not shown in the status of ClusterQueues until Headgate is started again"
+)
+Owed = tuple[FlavorDebt, ...]
+
 
 class QuotaTrees:
     """ClusterQueues and Cohorts as observed. `version` changes with whatever is asked of them here."""
@@ -94,9 +104,6 @@ def granted_quota(admission: Admission) -> Amounts:
         for resource, flavor in assigned.flavors:
             total[flavor, resource] += assigned.usage[resource]
     return dict(total)
-
-
-_NO_PODS = PodOccupancy()
 
 
 class TerminatingPods:
@@ -242,16 +249,6 @@ def _add(total: Counter[FlavorResource], name: FlavorResource, amount: int) -> N
     total[name] += amount
     if not total[name]:
         del total[name]
-
-
-PACE = 1.0  # seconds from a change until it is written; what is over by then is not written at all
-UNSEEN_AFTER = 10.0  # seconds after which a debt that was written and cannot be seen was not kept
-POLICY = WritePolicy(Backoff(PACE, 60.0), resends=False)
-NOT_KEPT = (
-    "the server does not keep status.flavorsDebt, which the definitions of `headgate install` have; "
-    "debt is not shown in the status of ClusterQueues until Headgate is started again"
-)
-Owed = tuple[FlavorDebt, ...]
 
 
 class DebtStatuses:

@@ -63,6 +63,13 @@ _DECISIONS = {
 }
 """What the journal calls the decision that an event reports."""
 
+CREATION = "kueue_workload_creation_latency_seconds"
+GATE_REMOVAL = "kueue_pod_scheduling_gate_removal_seconds"
+BOUNDS: Mapping[str, Bounds] = {
+    CREATION: tuple(0.01 * 2**n for n in range(11)),
+    GATE_REMOVAL: (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+}
+
 
 class IntegrationsPlane:
     """A plane of the engine. Each job that something happened to is reconciled once a step, as it is then."""
@@ -410,14 +417,6 @@ def _is_warning(effect: Effect) -> bool:
 
 def _targets(effects: Iterable[Effect]) -> list[Key]:
     return [effect.target.key for effect in effects if not isinstance(effect, WakeAt | Create)]
-
-
-CREATION = "kueue_workload_creation_latency_seconds"
-GATE_REMOVAL = "kueue_pod_scheduling_gate_removal_seconds"
-BOUNDS: Mapping[str, Bounds] = {
-    CREATION: tuple(0.01 * 2**n for n in range(11)),
-    GATE_REMOVAL: (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-}
 
 
 class StartLatencies:

@@ -28,8 +28,7 @@ from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
 from headgate.lifecycle.terminating import running_since
-from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
-from headgate.lifecycle.workload.checks import are_ready, required_checks
+from headgate.lifecycle.workload.admission import IS_GATED, are_ready, refused, required_checks, reserved
 from headgate.lifecycle.workload.conditions import (
     DEACTIVATED,
     EVICTED,

@@ -40,6 +40,14 @@ from headgate.queueing.queue import PodQueue, QueuedPodInfo
 GATED = "SchedulingGated"
 RELEASED = "nothing keeps the pod from being scheduled any more"
 
+BY_SCHEDULER = "PreemptionByScheduler"
+REST = "the rest of its gang has been preempted"
+ABANDONED = "the preemption was abandoned"
+SHOWN = 5  # names in a text before it only counts
+NAMED = 200  # victims a receipt names
+EVENT_LIMIT = 1024
+NominatedNodes = Iterable[tuple[Pod, str]]
+
 
 def bound(info: QueuedPodInfo, found: Placement, now: float) -> Entry:
     pod = info.pod
@@ -221,15 +229,6 @@ def _condition_of(entry: Entry) -> ScheduledCondition:
 
 def _shown(condition: PodCondition) -> ScheduledCondition:
     return ScheduledCondition(condition.status, condition.reason, condition.message)
-
-
-BY_SCHEDULER = "PreemptionByScheduler"
-REST = "the rest of its gang has been preempted"
-ABANDONED = "the preemption was abandoned"
-SHOWN = 5  # names in a text before it only counts
-NAMED = 200  # victims a receipt names
-EVENT_LIMIT = 1024
-NominatedNodes = Iterable[tuple[Pod, str]]
 
 
 def preempting_text(plan: Plan) -> str:

@@ -24,6 +24,9 @@ from headgate.model.volcano import ROOT, PodGroupPhase, QueueCounts, QueueState,
 MISMATCH = "PodsNotMatchingPriority"
 SHOWN = 3  # names in a text before it only counts
 
+WAITING_PHASES = frozenset({PodGroupPhase.PENDING, PodGroupPhase.INQUEUE})
+SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
+
 
 class WorkloadStatuses:
     """Writes the status of a workload when it is outdated, at most one write at a time."""
@@ -90,10 +93,6 @@ def _matching(strangers: list[Pod], priority: int) -> tuple[str, str, str]:
     more = f" and {len(strangers) - SHOWN} more" if len(strangers) > SHOWN else ""
     message = f"the workload's priority, {priority}, counts and not that of its pods: {names}{more}"
     return "True", "PriorityDiffers", message
-
-
-WAITING_PHASES = frozenset({PodGroupPhase.PENDING, PodGroupPhase.INQUEUE})
-SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
 
 class VolcanoStatuses:

@@ -47,6 +47,16 @@ from headgate.model.kueue_names import (
 from headgate.model.objects import PriorityClass
 from headgate.model.queues import ADMISSION_GATED_BY, PriorityClassRef, QueuedWorkload, WorkloadPriorityClass
 
+API_VERSION = "kueue.x-k8s.io/v1beta2"
+WAITING = "WaitingForReplacementPods"
+OWNER_GONE = Ending("OwnerNotFound", "The work this workload stands for is being deleted")
+READY = "All pods reached readiness and the workload is running"
+NO_LONGER_ON_HOLD = "Workload no longer on hold; waiting for quota reservation"
+NOT_READY = {
+    STARTING: "Not all pods are ready or succeeded",
+    RECOVERING: "At least one pod has failed, waiting for recovery",
+}
+
 
 class JobPriority(Struct, frozen=True, gc=False):
     value: int = 0
@@ -78,7 +88,6 @@ def _default(classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
     return min(defaults, key=lambda each: (each.value, each.key), default=None)
 
 
-API_VERSION = "kueue.x-k8s.io/v1beta2"
 OWNING = {Kind.JOB: ("batch/v1", "Job"), Kind.POD: ("v1", "Pod"), Kind.STATEFUL_SET: ("apps/v1", "StatefulSet")}
 """The kinds that can own a Workload, as owner references name them."""
 
@@ -161,16 +170,6 @@ def _reference(owner: Target, controls: bool) -> dict[str, Any]:
     api_version, kind = OWNING[owner.key.kind]
     reference = {"apiVersion": api_version, "kind": kind, "name": owner.key.name, "uid": owner.uid}
     return {**reference, "controller": True, "blockOwnerDeletion": True} if controls else reference
-
-
-WAITING = "WaitingForReplacementPods"
-OWNER_GONE = Ending("OwnerNotFound", "The work this workload stands for is being deleted")
-READY = "All pods reached readiness and the workload is running"
-NO_LONGER_ON_HOLD = "Workload no longer on hold; waiting for quota reservation"
-NOT_READY = {
-    STARTING: "Not all pods are ready or succeeded",
-    RECOVERING: "At least one pod has failed, waiting for recovery",
-}
 
 
 def progressed(

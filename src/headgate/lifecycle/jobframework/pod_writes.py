@@ -36,6 +36,10 @@ from headgate.model.node import TaintEffect, Toleration
 from headgate.model.pod import ENDED, HeldPod, Pod
 from headgate.model.queues import PodSetAssignment, QueuedWorkload, ResourceFlavor
 
+TERMINATION_TARGET = "TerminationTarget"
+_NOT_IN_TEMPLATES = ("nodeName", "schedulingGates")
+_fields = msgspec.json.Decoder(dict[str, Raw])
+
 
 class _Toleration(Struct, frozen=True, rename="camel"):
     key: str = ""
@@ -127,11 +131,6 @@ def merged_selector(own: Mapping[str, str], given: Mapping[str, str]) -> dict[st
         if own.get(name, value) != value:
             raise CannotStart(f"conflicting values of {name} in nodeSelector: {own[name]} and {value}")
     return {name: value for name, value in given.items() if name not in own}
-
-
-TERMINATION_TARGET = "TerminationTarget"
-_NOT_IN_TEMPLATES = ("nodeName", "schedulingGates")
-_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def is_gated(pod: Pod) -> bool:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from headgate.lifecycle.terminating import seconds_run
-from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION
-from headgate.lifecycle.workload.checks import reset_checks
+from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, reset_checks
 from headgate.lifecycle.workload.conditions import (
     DEACTIVATED,
     DEACTIVATION_TARGET,

@@ -8,8 +8,15 @@ from functools import lru_cache
 from msgspec import Struct, structs
 
 from headgate.lifecycle.workload import eviction
-from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted
-from headgate.lifecycle.workload.checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
+from headgate.lifecycle.workload.admission import (
+    HAS_NO_RESERVATION,
+    admitted,
+    are_ready,
+    in_state,
+    required_checks,
+    retry_not_before,
+    synced_checks,
+)
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     DEACTIVATED,

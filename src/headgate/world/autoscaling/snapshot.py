@@ -30,6 +30,10 @@ from headgate.world.autoscaling.cloud_provider import CloudProvider, Instance, N
 NodeOf = Callable[[Pod], str]
 """The node whose capacity a pod takes in a snapshot; an empty string for none."""
 
+MIRROR = "kubernetes.io/config.mirror"
+UNSCHEDULABLE = "Unschedulable"
+REACTION_TIME = 60.0  # seconds: what the Cluster Autoscaler promises for large clusters; Karpenter needs less
+
 
 class SchedulingSnapshot:
     """Nodes and the pods charged to them, kept in line with what is observed. What is tried in it is taken back."""
@@ -168,11 +172,6 @@ def _added_for(simulation: Simulation, template: Node, name: str, pod: Pod) -> b
 def _without_plans(pod: Pod) -> Pod:
     """The pod without its nomination, which no autoscaler follows when it looks for a node."""
     return replace(pod, nominated="") if pod.nominated else pod
-
-
-MIRROR = "kubernetes.io/config.mirror"
-UNSCHEDULABLE = "Unschedulable"
-REACTION_TIME = 60.0  # seconds: what the Cluster Autoscaler promises for large clusters; Karpenter needs less
 
 
 class ClusterState:
