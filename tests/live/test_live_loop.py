@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from headgate.live.loop import EventQueue, Timers
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.quarantine import Seen
+from headgate.live.loop import EventQueue, Timers, run_steps
 from headgate.live.recorder import Recorder
-from headgate.model.effects import Bind, Delete, EmitEvent, EventType, WakeAt
+from headgate.model.effects import Bind, Delete, Effect, EmitEvent, EventType, FleetEffect, WakeAt
 from headgate.model.events import (
     Gone,
     Observed,
@@ -57,6 +60,43 @@ async def test_the_first_batch_waits_until_every_kind_was_listed():
     feed.observe(seen("b", 2))
     feed.listed(Kind.NAMESPACE)
     assert await waiting == [seen("a", 1), seen("b", 2)]
+
+
+class Busy:
+    """An engine whose every step asks for another at once; the tenth is its last."""
+
+    def __init__(self, feed: EventQueue, log: list[str]) -> None:
+        self.journal, self._feed, self._log = Journal(), feed, log
+
+    def step(self, batch: Sequence[Seen], now: float) -> list[Effect | FleetEffect]:
+        self._log.append("step")
+        if self._log.count("step") == 10:
+            raise EOFError
+        self._feed.tell(TimerFired("t"))
+        return []
+
+    def before_step(self, batch: Sequence[Seen], now: float) -> None: ...
+
+    def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None: ...
+
+
+async def test_others_have_their_turn_between_two_steps_that_follow_at_once():
+    """Such as the renewal of the lease."""
+    feed, log = ready_feed(), list[str]()
+    engine = Busy(feed, log)
+
+    async def others() -> None:
+        while True:
+            log.append("others")
+            await asyncio.sleep(0)
+
+    async def no_rest() -> None: ...
+
+    beside = asyncio.create_task(others())
+    with pytest.raises(EOFError):
+        await run_steps(engine, feed, lambda _: None, lambda: 0.0, engine, rest=no_rest)
+    beside.cancel()
+    assert log.count("others") >= 8
 
 
 async def test_what_is_observed_on_a_worker_cluster_comes_once_and_before_its_connection():
