@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.model.effects import Bind, EmitEvent, Evict, PatchStatus, WakeAt, WorkloadStatus
-from headgate.model.events import Observed, Outcome
+from headgate.model.events import Observed, Outcome, TimerFired
 from headgate.model.settings import Settings
 
 DEFAULTS = Settings()
@@ -26,6 +26,17 @@ class Steps:
     def step(self, *events):
         made = self.engine.step(events, self.now)
         self.effects = [effect for effect in made if not (isinstance(effect, WakeAt) and effect.idle)]
+        return self
+
+    @property
+    def goes_on(self):
+        """Whether the last step left work to one that follows at once."""
+        return any(isinstance(effect, WakeAt) and effect.at <= self.now for effect in self.effects)
+
+    def to_the_end(self):
+        """The steps that follow at once."""
+        while self.goes_on:
+            self.step(TimerFired("scheduling"))
         return self
 
     def later(self, seconds, *events):

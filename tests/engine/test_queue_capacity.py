@@ -560,6 +560,7 @@ def test_d15_ten_thousand_gated_pods_cost_nothing_when_others_come_and_go():
     full = bound(queued("old", gates=()), "n")
     crowd = [queued(f"p{n}", created=float(n + 1)) for n in range(10_000)]
     steps = Queues(queue("team", 1000), queue("other", 9000), node("n", cpu=64_000, pods=200), full, *crowd)
+    steps.to_the_end()
     checks = []
     stage = steps.engine._planes[0]._queue_capacity
     asked = stage.check

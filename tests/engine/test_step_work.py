@@ -6,8 +6,7 @@ from quota_steps import QuotaSteps, queue, work
 from steps import Steps
 
 from headgate.engine.quota.admission_loop import MOST_HEADS
-from headgate.engine.scheduler.plane import TIMER
-from headgate.model.effects import Bind, Nomination, PatchStatus, PodCondition, WakeAt
+from headgate.model.effects import Bind, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Observed, TimerFired
 
 NODES = 200
@@ -35,16 +34,6 @@ class Course(Steps):
                 or (isinstance(effect, PatchStatus) and isinstance(effect.change, Nomination | PodCondition))
             }
         )
-        return self
-
-    @property
-    def goes_on(self):
-        return WakeAt(self.now, TIMER) in self.effects
-
-    def to_the_end(self):
-        while self.goes_on:
-            self.step(TimerFired(TIMER))
-            assert len(self.decided) < 100, "there is always an end"
         return self
 
 
@@ -79,7 +68,7 @@ def test_they_are_decided_as_in_one_step():
             nodes |= {each.target.key.name: each.change.node for each in changes if isinstance(each.change, Nomination)}
             if not course.goes_on:
                 return nodes
-            course.step(TimerFired(TIMER))
+            course.step(TimerFired("scheduling"))
 
     together = Course(*FULL, *LOW)
     together.see(*DIFFERENT)

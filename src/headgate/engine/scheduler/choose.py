@@ -20,7 +20,7 @@ from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_verdicts
 
 MOST_WORK = 500_000  # of one step: about a third of a second
 PLACING = 150  # a pod, where others of its kind are looked at too
-REFUSING = 500  # a pod that is refused as another was: its condition and its event
+REFUSING = 400  # a pod that is refused as another was: its condition and its event
 TRYING = 2000  # a pod that is refused by itself: the reasons of all nodes
 SEARCHING = 18  # each node, for each pod that preempts
 

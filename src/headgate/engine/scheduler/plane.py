@@ -505,14 +505,15 @@ class SchedulerPlane:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting on nodes."""
         info, not_now = deferred.info, deferred.not_now
         info.attempts += 1
-        self._work.refused(info.pods)
+        is_short = self._queue_capacity.is_short(deferred.stage, not_now)
+        self._work.refused(info.pods, as_another=not is_short)
         self._queue.set_equivalence(info, deferred.equivalence)
         info.rejected_by = (deferred.stage,)
         self._metrics.attempted(info, AttemptResult.UNSCHEDULABLE, info.pods)
         self._queue.add_unschedulable(info, not_now.wake_on, now)
         effects, pods = list[Effect](), self._gangs.pods_of(info)
         effects += self._preempt.cancel_for(pods)
-        if self._queue_capacity.is_short(deferred.stage, not_now):
+        if is_short:
             made = self._queue_preemption.run(info, pods, self._gangs.needed(info), not_now.equivalence, now)
             effects += made.effects
             if made.says:
