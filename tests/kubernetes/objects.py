@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -121,9 +121,14 @@ async def priority_classes(client: Client, *classes: Manifest) -> AsyncIterator[
         await _until_named(client, names, 201)
         yield
     finally:
-        for name in names:
-            await client.request("DELETE", f"{CLASSES}/{name}")
-        await _until_named(client, names, 403)
+        await forget_classes(client, names)
+
+
+async def forget_classes(client: Client, names: Sequence[str]) -> None:
+    """Delete these priority classes, as far as they are there; returns when admission knows none of them any more."""
+    for name in names:
+        await client.request("DELETE", f"{CLASSES}/{name}")
+    await _until_named(client, names, 403)
 
 
 async def _until_named(client: Client, names: Iterable[str], code: int) -> None:
