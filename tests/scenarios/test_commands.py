@@ -128,11 +128,11 @@ def test_a_full_disk_gets_one_line(arguments):
 
 
 def on_a_terminal(*arguments, **environment):
-    """What the command writes to a terminal."""
+    """What the command writes to a terminal, but for its progress, which goes to standard error and takes its time."""
     ours, theirs = pty.openpty()
     settings = {**os.environ, "TERM": "xterm", **environment}
     command = [sys.executable, "-m", "headgate", *arguments]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=settings) as process:
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, stdin=theirs, env=settings) as process:
         os.close(theirs)
         written = b""
         while chunk := _read(ours):
