@@ -299,7 +299,8 @@ class QueueCapacity:
     def stops_waiting(self, pod: Key) -> None:
         """The pod waits for its queue no longer, so nobody waits behind it or for it."""
         self._asked.pop(pod, None)
-        self._drop_unplaced(pod)
+        if pod in self._unplaced.entries:
+            self._drop_unplaced(pod)
         self._passes(pod)
         self._gives_up(pod)
 
@@ -563,13 +564,15 @@ class QueueCapacity:
         return found
 
     def _waits_in_line(self, first: Pod, queue: str, order: QueueOrder) -> None:
-        self._drop_unplaced(first.key)
+        if first.key in self._unplaced.entries:
+            self._drop_unplaced(first.key)
         if self._lines.refuse(first, queue, order):
             self._stale |= self._may_displace(first, queue)
 
     def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
-        node, wanted = self._tree.get(queue), self._least_of_group(pod) if not allowed else None
+        wanted = self._least_of_group(pod) if pod.group is not None and not allowed else None
+        node = self._tree.get(queue) if wanted is not None else None
         if wanted is None or pod.group is None or node is None or node.fits(wanted):
             return None
         return RefusedPod(pod, queue, allowed, (queue, pod.group.workload)).group_short(node.shortage(wanted))

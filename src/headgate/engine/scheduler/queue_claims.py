@@ -71,7 +71,7 @@ class QueueClaims:
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
-        self._lines: dict[str, list[tuple[QueueOrder, Key]]] = {}  # the entries of each queue, in order
+        self._lines: dict[str, list[tuple[QueueOrder, Key]]] = {}  # the entries of fifo queues, in order
         self._first: dict[str, list[QueueClaim]] = {}  # of fifo queues, until an entry or what is reserved changes
 
     def __contains__(self, pod: Key) -> bool:
@@ -97,11 +97,13 @@ class QueueClaims:
         entries = self._entries.setdefault(queue, {}).setdefault(claim, {})
         if not entries:
             self._ordered = None
-        if pod.key in entries:
-            self._leave_line(entries[pod.key], queue)
+        line = self._lines.get(queue)
+        if line is not None:
+            if pod.key in entries:
+                self._leave_line(entries[pod.key], queue)
+            insort(line, (QueuedPodInfo(pod).order, pod.key))
+            self._first.pop(queue, None)
         entries[pod.key] = pod
-        insort(self._lines.setdefault(queue, []), (QueuedPodInfo(pod).order, pod.key))
-        self._first.pop(queue, None)
         return len(entries) == 1 and before != claim
 
     def leave(self, pod: Key) -> bool:
@@ -110,20 +112,21 @@ class QueueClaims:
         if claim is None:
             return False
         entries = self._entries[claim.queue]
-        self._leave_line(entries[claim].pop(pod), claim.queue)
+        left = entries[claim].pop(pod)
+        if claim.queue in self._lines:
+            self._leave_line(left, claim.queue)
         if entries[claim]:
             return False
         self._ordered = None
         del entries[claim]
         if not entries:
             del self._entries[claim.queue]
+            self._lines.pop(claim.queue, None)
         return True
 
     def _leave_line(self, pod: Pod, queue: str) -> None:
         line, place = self._lines[queue], (QueuedPodInfo(pod).order, pod.key)
         del line[bisect_left(line, place)]
-        if not line:
-            del self._lines[queue]
         self._first.pop(queue, None)
 
     def reservations_changed(self) -> None:
@@ -205,6 +208,9 @@ class QueueClaims:
             return []
         if not _is_fifo(level):
             return list(entries)
+        if queue not in self._lines:
+            pods = (pod for each in entries.values() for pod in each.values())
+            self._lines[queue] = sorted((QueuedPodInfo(pod).order, pod.key) for pod in pods)
         if queue not in self._first:
             claims = ((self._claim_of[key], key) for _, key in self._lines[queue])
             self._first[queue] = list(islice((claim for claim, key in claims if self._waits(claim, key)), 1))

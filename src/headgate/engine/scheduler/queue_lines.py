@@ -116,17 +116,17 @@ class UnplacedEntries:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Key, UnplacedEntry] = {}
+        self.entries: dict[Key, UnplacedEntry] = {}
         self._queues: dict[str, _UnplacedOfQueue] = {}
 
     def put(self, entry: UnplacedEntry) -> None:
         self.drop(entry.first.key)
-        self._entries[entry.first.key] = entry
+        self.entries[entry.first.key] = entry
         self._queues.setdefault(entry.queue, _UnplacedOfQueue()).put(entry)
 
     def drop(self, pod: Key) -> str:
         """The pod has a node, is gone or waits for its queue; the queue, if it was among the unplaced of one."""
-        entry = self._entries.pop(pod, None)
+        entry = self.entries.pop(pod, None)
         if entry is None:
             return ""
         self._queues[entry.queue].drop(entry)
