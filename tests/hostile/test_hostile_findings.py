@@ -1,6 +1,7 @@
 """What hostile objects have found, each by itself."""
 
 import json
+import time
 
 import pytest
 from builders import amounts, bound, gang, member, node, workload
@@ -21,7 +22,7 @@ from headgate.model.admission import (
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import QuotaSettings
-from headgate.model.volcano import DequeueStrategy
+from headgate.model.volcano import QUEUE_ANNOTATIONS, DequeueStrategy
 
 META = {"name": "a", "namespace": "d"}
 
@@ -203,3 +204,26 @@ def test_a_group_that_wants_more_members_than_there_can_be_holds_back_nobody_els
     group = pod_group(members=2**31 - 1, volcano={"min_resources": amounts(-1, ABSURD)})
     steps = Queues(fifo, group, node("n"), grouped("m0"), queued("a", created=1.0))
     assert steps.bound == {"a": "n"}
+
+
+def test_a_queue_that_limits_very_many_resources_is_refused_by_the_field():
+    """Every queue has an account of every resource that one of them limits."""
+    spec = {"capability": {f"example.com/r{number}": "1" for number in range(257)}}
+    raw = json.dumps({"metadata": {"name": "team"}, "spec": spec}).encode()
+    with pytest.raises(InvalidObject, match="expected at most 256 resources, found 257") as refused:
+        decode(Kind.VOLCANO_QUEUE, raw)
+    assert refused.value.path == "$.spec.capability"
+
+
+def seconds_for(pods):
+    """CPU until so many pods that no node fits were tried, all in one fifo queue."""
+    fifo = queue("team", 10**9, dequeue=DequeueStrategy.FIFO)
+    waiting = [elsewhere(f"p{number:05}", created=float(number), gates=(), annotations={}) for number in range(pods)]
+    unasked = [replace(each, annotations={QUEUE_ANNOTATIONS[0]: "team"}) for each in waiting]
+    began = time.process_time()
+    Queues(fifo, node("n"), *unasked)
+    return time.process_time() - began
+
+
+def test_the_cost_of_pods_in_a_fifo_queue_does_not_grow_with_the_square_of_their_number():
+    assert seconds_for(2400) < 16 * seconds_for(400), "six times as many"

@@ -22,6 +22,7 @@ from headgate.api.wire import (
 from headgate.model.effects import PodGroupStatus, VolcanoQueueStatus, VolcanoStatus
 from headgate.model.keys import Kind
 from headgate.model.pod import Gang, PodGroup, PreemptionMode, Workload
+from headgate.model.resources import Resources
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
     ROOT,
@@ -102,6 +103,15 @@ _PHASES = {phase.value: phase for phase in PodGroupPhase}
 _STRATEGIES = {"": DequeueStrategy.TRAVERSE} | {strategy.value: strategy for strategy in DequeueStrategy}
 
 
+MOST_RESOURCES = 256  # that a queue limits: every queue has an account of each
+
+
+def _limits(path: str, amounts: Amounts | None) -> Resources:
+    if amounts is not None and len(amounts) > MOST_RESOURCES:
+        raise InvalidField(path, f"expected at most {MOST_RESOURCES} resources, found {len(amounts)}")
+    return resources_at(path, amounts)
+
+
 def decode_volcano_queue(raw: Buffer) -> VolcanoQueue:
     wire = _queues.decode(raw)
     metadata, spec, status = wire.metadata, wire.spec, wire.status
@@ -113,9 +123,9 @@ def decode_volcano_queue(raw: Buffer) -> VolcanoQueue:
         uid=metadata.uid,
         version=metadata.resource_version,
         parent="" if metadata.name == ROOT else spec.parent or ROOT,
-        capability=resources_at("$.spec.capability", spec.capability),
-        guarantee=resources_at("$.spec.guarantee.resource", spec.guarantee.resource if spec.guarantee else None),
-        deserved=resources_at("$.spec.deserved", spec.deserved),
+        capability=_limits("$.spec.capability", spec.capability),
+        guarantee=_limits("$.spec.guarantee.resource", spec.guarantee.resource if spec.guarantee else None),
+        deserved=_limits("$.spec.deserved", spec.deserved),
         priority=spec.priority,
         reclaimable=spec.reclaimable is not False,
         weight=spec.weight,

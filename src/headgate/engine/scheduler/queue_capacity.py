@@ -49,6 +49,12 @@ class PodUse(Struct, frozen=True):
     requests: Resources
 
 
+class FirstRefused(Struct, frozen=True):
+    """The first of the unplaced entries of a queue that it does not allow any more; None if it allows all of them."""
+
+    entry: UnplacedEntry | None = None
+
+
 class QueueCapacity:
     """`changed` names the pods whose reservation came into force or lost it: they are to be tried again."""
 
@@ -83,7 +89,7 @@ class QueueCapacity:
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
-        self._passable: set[str] = set()  # queues that allow all that are unplaced, until something changes
+        self._first_refused: dict[str, FirstRefused] = {}  # by queue, of the unplaced, until something changes
         self.changed: dict[Key, None] = {}
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
@@ -192,11 +198,22 @@ class QueueCapacity:
         first = min(pods, key=lambda pod: (pod.created, pod.key))
         queue = self.queue_of(first)
         for pod in pods:
-            self._unplaced.drop(pod.key)
-        if queue and not all(pod.key in self.in_force for pod in pods):
-            devices = any(claim.kind is Kind.DEVICE_CLAIM for claim in first.shape.claims)
-            alike = (self._alike(first, queue), devices) if len(pods) == 1 else first.key
-            self._unplaced.put(UnplacedEntry(tuple(pods), first, queue, alike))
+            self._drop_unplaced(pod.key)
+        new = [pod.shape.requests for pod in pods if pod.key not in self.in_force]
+        if not queue or not new:
+            return
+        requests = sum(new[1:], new[0])
+        least = self._least_of_group(first)
+        if least is not None:
+            names = dict(requests.items) | dict(least.items)
+            requests = Resources.of({name: max(requests[name], least[name]) for name in names})
+        devices = any(claim.kind is Kind.DEVICE_CLAIM for claim in first.shape.claims)
+        self._unplaced.put(UnplacedEntry(tuple(pods), first, queue, requests, devices))
+        self._first_refused.pop(queue, None)
+
+    def _drop_unplaced(self, pod: Key) -> None:
+        if queue := self._unplaced.drop(pod):
+            self._first_refused.pop(queue, None)
 
     def _may_displace(self, pod: Pod, queue: str) -> bool:
         """Whether a pod that waits may keep others from reserving: those of its queue, or that have too much."""
@@ -221,7 +238,8 @@ class QueueCapacity:
 
     def _forget_answers(self) -> None:
         self._answers.clear()
-        self._passable.clear()
+        self._first_refused.clear()
+        self._claims.reservations_changed()
 
     def recheck_nominated(self, now: float) -> None:
         """Pods that wait for their victims to leave a node are tried again if their queue allows them no longer."""
@@ -281,7 +299,8 @@ class QueueCapacity:
     def stops_waiting(self, pod: Key) -> None:
         """The pod waits for its queue no longer, so nobody waits behind it or for it."""
         self._asked.pop(pod, None)
-        self._unplaced.drop(pod)
+        if pod in self._unplaced.entries:
+            self._drop_unplaced(pod)
         self._passes(pod)
         self._gives_up(pod)
 
@@ -378,6 +397,8 @@ class QueueCapacity:
 
     def refresh(self, now: float) -> None:
         """Brings the reservations in force up to date with queues, usage and time."""
+        if now != self.now:
+            self._claims.reservations_changed()  # who rests may rest no more
         self.now = self.reservations.now = now
         self._fitting.clear()
         if self._tree_stale:
@@ -543,22 +564,27 @@ class QueueCapacity:
         return found
 
     def _waits_in_line(self, first: Pod, queue: str, order: QueueOrder) -> None:
-        self._unplaced.drop(first.key)
+        if first.key in self._unplaced.entries:
+            self._drop_unplaced(first.key)
         if self._lines.refuse(first, queue, order):
             self._stale |= self._may_displace(first, queue)
 
     def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
-        workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
-        if workload is None or workload.volcano is None or not workload.volcano.min_resources.items or allowed:
+        wanted = self._least_of_group(pod) if pod.group is not None and not allowed else None
+        node = self._tree.get(queue) if wanted is not None else None
+        if wanted is None or pod.group is None or node is None or node.fits(wanted):
             return None
-        node, wanted = self._tree.get(queue), workload.volcano.min_resources
-        if node is None or node.fits(wanted):
+        return RefusedPod(pod, queue, allowed, (queue, pod.group.workload)).group_short(node.shortage(wanted))
+
+    def _least_of_group(self, pod: Pod) -> Resources | None:
+        """The minResources of its group, if there are any and nothing of it runs or reserves yet."""
+        workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
+        if workload is None or workload.volcano is None or not workload.volcano.min_resources.items:
             return None
         members = self._groups.pods_of(workload.key)
-        if any(member.key in self._use or member.key in self.in_force for member in members):
-            return None
-        return RefusedPod(pod, queue, allowed, (queue, workload.key)).group_short(node.shortage(wanted))
+        started = any(member.key in self._use or member.key in self.in_force for member in members)
+        return None if started else workload.volcano.min_resources
 
     def _refusal(
         self,
@@ -585,23 +611,11 @@ class QueueCapacity:
         head = self._lines.head(queue)
         if head is not None and head[0] < order and not self._start_together(pod, head[1]):
             return says.behind(head[1])
-        if node.queue.dequeue is DequeueStrategy.FIFO and (taken or queue not in self._passable):
-            first = self._waits_again(queue, order, pod, taken)
+        if node.queue.dequeue is DequeueStrategy.FIFO:
+            first = self._waits_again(node, order, pod, taken)
             if first is not None:
                 return says.behind(first)
-        return self._short(pods, node, says, taken=taken, displaced=displaced)
-
-    def _short(
-        self,
-        pods: Sequence[Pod],
-        node: VolcanoQueueNode,
-        says: RefusedPod,
-        *,
-        taken: list[Use],
-        displaced: dict[Key, QueueReservation],
-    ) -> NotNow | None:
-        """Why the queue has no capacity left for the first of these, or keeps it for others; otherwise it is taken."""
-        pod, alike, requests = says.pod, says.alike, says.pod.shape.requests
+        requests = pod.shape.requests
         if not node.fits(requests) and not self._displace(pods, node, displaced):
             refused = says.short(node.shortage(requests), reclaims=may_reclaim([(node, requests)]))
         else:
@@ -617,39 +631,42 @@ class QueueCapacity:
             self._answers[alike] = refused
         return refused
 
-    def _waits_again(self, queue: str, order: QueueOrder, pod: Pod, taken: list[Use]) -> Key | None:
+    def _waits_again(self, node: VolcanoQueueNode, order: QueueOrder, pod: Pod, taken: list[Use]) -> Key | None:
         """The first before this place that no node fits, and that its fifo queue does not allow any more.
 
         It is asked again, unless it is only on top of those `taken`, which may find no node either.
         """
-        entries = self._unplaced.firsts(queue)
-        before = [each for each in entries if each.place[0] < order and not self._start_together(pod, each.first.key)]
-        refused = next((each for each in before if self._is_refused(each)), None)
-        if refused is None:
-            if not taken and len(before) == len(entries):
-                self._passable.add(queue)
+        first = self._first_refused.get(node.name) if not taken else None
+        if first is None:
+            first = self._first_unplaced_refused(node)
+            if not taken:
+                self._first_refused[node.name] = first
+        entry = first.entry
+        if entry is None or not entry.place[0] < order or self._start_together(pod, entry.first.key):
             return None
         if not taken:
-            self._waits_in_line(refused.first, queue, refused.place[0])
-            self.changed[refused.first.key] = None
-        return refused.first.key
+            self._waits_in_line(entry.first, node.name, entry.place[0])
+            self.changed[entry.first.key] = None
+        return entry.first.key
 
-    def _is_refused(self, entry: UnplacedEntry) -> bool:
-        """Whether the queue does not allow these pods any more, if nobody is before them."""
-        node, taken, displaced = self._tree.get(entry.queue), list[Use](), dict[Key, QueueReservation]()
-        if node is None or self._group_refusal(entry.pods[0], entry.queue, 0) is not None:
+    def _first_unplaced_refused(self, node: VolcanoQueueNode) -> FirstRefused:
+        unplaced = self._unplaced.of(node.name)
+        limits_devices = any(level.device_limit for level in node.path())
+        if unplaced is None or (not limits_devices and node.fits(unplaced.largest())):
+            return FirstRefused()
+        return FirstRefused(next((each for each in unplaced.firsts() if self._is_refused(each, node)), None))
+
+    def _is_refused(self, entry: UnplacedEntry, node: VolcanoQueueNode) -> bool:
+        """Whether the queue has no capacity for these pods any more, also without the reservations after theirs."""
+        if entry.devices and node.refuses_devices(entry.first):
             return True
-        refused = False
-        for allowed, pod in enumerate(entry.pods):
-            if pod.key not in self.in_force and not refused:
-                says = RefusedPod(pod, entry.queue, allowed, self._alike(pod, entry.queue))
-                limited = pod.shape.claims and node.refuses_devices(pod)
-                short = limited or self._short(entry.pods[allowed:], node, says, taken=taken, displaced=displaced)
-                refused = bool(short)
-        remove(taken)
+        if node.fits(entry.requests):
+            return False
+        displaced: dict[Key, QueueReservation] = {}
+        fits = self._displace(entry.pods, node, displaced) and node.fits(entry.requests)
         for each in displaced.values():
             self.reservations.reserve(each)
-        return refused
+        return not fits
 
     def _alike(self, pod: Pod, queue: str) -> tuple[object, ...]:
         """What the pod shares with others that get the same answer."""

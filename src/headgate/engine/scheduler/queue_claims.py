@@ -6,7 +6,9 @@ ever. Who waits is what the scheduling queue holds, so a fresh process keeps the
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -16,7 +18,7 @@ from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DequeueStrategy
 from headgate.preemption.volcano import Use, add, fit, may_give, may_reclaim, remove
-from headgate.queueing.queue import QueuedPodInfo
+from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
 
@@ -69,6 +71,8 @@ class QueueClaims:
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
+        self._lines: dict[str, list[tuple[QueueOrder, Key]]] = {}  # the entries of fifo queues, in order
+        self._first: dict[str, list[QueueClaim]] = {}  # of fifo queues, until an entry or what is reserved changes
 
     def __contains__(self, pod: Key) -> bool:
         return pod in self._claim_of
@@ -93,6 +97,12 @@ class QueueClaims:
         entries = self._entries.setdefault(queue, {}).setdefault(claim, {})
         if not entries:
             self._ordered = None
+        line = self._lines.get(queue)
+        if line is not None:
+            if pod.key in entries:
+                self._leave_line(entries[pod.key], queue)
+            insort(line, (QueuedPodInfo(pod).order, pod.key))
+            self._first.pop(queue, None)
         entries[pod.key] = pod
         return len(entries) == 1 and before != claim
 
@@ -102,14 +112,26 @@ class QueueClaims:
         if claim is None:
             return False
         entries = self._entries[claim.queue]
-        del entries[claim][pod]
+        left = entries[claim].pop(pod)
+        if claim.queue in self._lines:
+            self._leave_line(left, claim.queue)
         if entries[claim]:
             return False
         self._ordered = None
         del entries[claim]
         if not entries:
             del self._entries[claim.queue]
+            self._lines.pop(claim.queue, None)
         return True
+
+    def _leave_line(self, pod: Pod, queue: str) -> None:
+        line, place = self._lines[queue], (QueuedPodInfo(pod).order, pod.key)
+        del line[bisect_left(line, place)]
+        self._first.pop(queue, None)
+
+    def reservations_changed(self) -> None:
+        """Others than before may have their capacity, or have had it."""
+        self._first.clear()
 
     def may_evict(self, pod: Pod) -> bool:
         return pod.preempts and pod.scheduler_name in self._enabled
@@ -186,9 +208,16 @@ class QueueClaims:
             return []
         if not _is_fifo(level):
             return list(entries)
-        waiting = [pod for each in entries.values() for pod in each.values() if not self._reserves(pod)]
-        first = min(waiting, key=lambda pod: QueuedPodInfo(pod).order, default=None)
-        return [] if first is None else [self._claim_of[first.key]]
+        if queue not in self._lines:
+            pods = (pod for each in entries.values() for pod in each.values())
+            self._lines[queue] = sorted((QueuedPodInfo(pod).order, pod.key) for pod in pods)
+        if queue not in self._first:
+            claims = ((self._claim_of[key], key) for _, key in self._lines[queue])
+            self._first[queue] = list(islice((claim for claim, key in claims if self._waits(claim, key)), 1))
+        return self._first[queue]
+
+    def _waits(self, claim: QueueClaim, pod: Key) -> bool:
+        return not self._reserves(self._entries[claim.queue][claim][pod])
 
     def _waiting_with(self, claim: QueueClaim, among: Container[Key] | None) -> Iterator[Sequence[Pod]]:
         """The pods of each entry that waits with this claim."""

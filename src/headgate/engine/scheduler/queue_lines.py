@@ -7,12 +7,13 @@ As soon as its queue is too full for it, it waits for its queue again, and is as
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
+from headgate.model.resources import Resources
 from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
 
 
@@ -86,62 +87,104 @@ class QueueLines:
             self.form()
 
 
+SameRequests = tuple[tuple[tuple[str, int], ...], bool]
+
+
 class UnplacedEntry(Struct, frozen=True):
     """Pods that start together, which their queue allowed and no node fits; none of them reserves anything."""
 
     pods: tuple[Pod, ...]
     first: Pod  # in whose place they stand
     queue: str
-    alike: Hashable  # what they share with others that get the same answer of their queue
+    requests: Resources  # of all of them, or of the group they begin
+    devices: bool  # whether resource claims name devices
 
     @property
     def place(self) -> tuple[QueueOrder, Key]:
         return QueuedPodInfo(self.first).order, self.first.key
 
+    @property
+    def alike(self) -> SameRequests:
+        """What they share with others that get the same answer of their queue."""
+        return self.requests.items, self.devices
+
 
 class UnplacedEntries:
-    """By queue and by what decides the answer of the queue: the first of those alike is asked for all of them."""
+    """By queue and by what they request: the first of those alike is asked for all of them.
+
+    Most of the time all of them would fit, which the largest request of each resource tells.
+    """
 
     def __init__(self) -> None:
-        self._entries: dict[Key, UnplacedEntry] = {}
-        self._alike: dict[str, dict[Hashable, list[tuple[QueueOrder, Key]]]] = {}  # heaps, also of earlier ones
-
-    def __contains__(self, pod: Key) -> bool:
-        return pod in self._entries
+        self.entries: dict[Key, UnplacedEntry] = {}
+        self._queues: dict[str, _UnplacedOfQueue] = {}
 
     def put(self, entry: UnplacedEntry) -> None:
-        place = entry.place
-        known = self._entries.get(place[1])
-        self._entries[place[1]] = entry
-        if known is not None and (known.queue, known.alike, known.place) == (entry.queue, entry.alike, place):
-            return
-        heap = self._alike.setdefault(entry.queue, {}).setdefault(entry.alike, [])
-        heapq.heappush(heap, place)
-        if len(heap) > 2 * len(self._entries) + MOST_STALE:
-            heap[:] = sorted({each for each in heap if self._stands(entry.queue, entry.alike, each)})
+        self.drop(entry.first.key)
+        self.entries[entry.first.key] = entry
+        self._queues.setdefault(entry.queue, _UnplacedOfQueue()).put(entry)
 
-    def drop(self, pod: Key) -> None:
-        """The pod has a node, is gone or waits for its queue."""
-        entry = self._entries.pop(pod, None)
-        if entry is not None:
-            self._first(entry.queue, entry.alike)
+    def drop(self, pod: Key) -> str:
+        """The pod has a node, is gone or waits for its queue; the queue, if it was among the unplaced of one."""
+        entry = self.entries.pop(pod, None)
+        if entry is None:
+            return ""
+        self._queues[entry.queue].drop(entry)
+        if not self._queues[entry.queue].alike:
+            del self._queues[entry.queue]
+        return entry.queue
 
-    def firsts(self, queue: str) -> list[UnplacedEntry]:
+    def of(self, queue: str) -> _UnplacedOfQueue | None:
+        return self._queues.get(queue)
+
+
+class _UnplacedOfQueue:
+    def __init__(self) -> None:
+        self.alike: dict[SameRequests, dict[Key, UnplacedEntry]] = {}
+        self._lines: dict[SameRequests, list[tuple[QueueOrder, Key]]] = {}  # heaps, also of earlier ones
+        self._largest: dict[str, list[tuple[int, SameRequests]]] = {}  # by resource, the same
+
+    def put(self, entry: UnplacedEntry) -> None:
+        alike, place = entry.alike, entry.place
+        if alike not in self.alike:
+            self.alike[alike], self._lines[alike] = {}, []
+            for resource, amount in entry.requests.items:
+                largest = self._largest.setdefault(resource, [])
+                heapq.heappush(largest, (-amount, alike))
+                if len(largest) > 2 * len(self.alike) + MOST_STALE:
+                    largest[:] = sorted({each for each in largest if each[1] in self.alike})
+        self.alike[alike][place[1]] = entry
+        line = self._lines[alike]
+        heapq.heappush(line, place)
+        if len(line) > 2 * len(self.alike[alike]) + MOST_STALE:
+            line[:] = sorted({each for each in line if self._stands(alike, each)})
+
+    def drop(self, entry: UnplacedEntry) -> None:
+        del self.alike[entry.alike][entry.first.key]
+        if not self.alike[entry.alike]:
+            del self.alike[entry.alike], self._lines[entry.alike]
+
+    def largest(self) -> Resources:
+        """The most that any of them requests of each resource."""
+        found: dict[str, int] = {}
+        for resource, largest in list(self._largest.items()):
+            while largest and largest[0][1] not in self.alike:
+                heapq.heappop(largest)
+            if largest:
+                found[resource] = -largest[0][0]
+            else:
+                del self._largest[resource]
+        return Resources.of(found)
+
+    def firsts(self) -> list[UnplacedEntry]:
         """The first of each that get the same answer, in order."""
-        found = [self._first(queue, alike) for alike in list(self._alike.get(queue, ()))]
-        return sorted((each for each in found if each is not None), key=lambda each: each.place)
+        found: list[UnplacedEntry] = []
+        for alike, line in self._lines.items():
+            while not self._stands(alike, line[0]):
+                heapq.heappop(line)
+            found.append(self.alike[alike][line[0][1]])
+        return sorted(found, key=lambda each: each.place)
 
-    def _first(self, queue: str, alike: Hashable) -> UnplacedEntry | None:
-        heap = self._alike[queue][alike]
-        while heap:
-            if self._stands(queue, alike, heap[0]):
-                return self._entries[heap[0][1]]
-            heapq.heappop(heap)
-        del self._alike[queue][alike]
-        if not self._alike[queue]:
-            del self._alike[queue]
-        return None
-
-    def _stands(self, queue: str, alike: Hashable, place: tuple[QueueOrder, Key]) -> bool:
-        entry = self._entries.get(place[1])
-        return entry is not None and (entry.queue, entry.alike, entry.place) == (queue, alike, place)
+    def _stands(self, alike: SameRequests, place: tuple[QueueOrder, Key]) -> bool:
+        entry = self.alike[alike].get(place[1])
+        return entry is not None and entry.place == place
