@@ -67,12 +67,12 @@ def test_quota_that_is_given_back_while_its_grant_is_under_way_is_held_until_tha
     evicted = with_status(record.decided, preempted(record.decided, "InClusterQueue", "make way", 6.0))
     records.want(records.get(KEY), released(evicted, 6.0, "PendingEvaluation"))
     assert record.decided.status.admission is None
-    assert record.held == given and record.decided.is_true("Evicted")
+    assert record.held() == given and record.decided.is_true("Evicted")
     seen(records, grant, "2")
     (back,) = records.send(0.0)
-    assert record.held == given
+    assert record.held() == given
     seen(records, back, "3")
-    assert record.held is None
+    assert record.held() is None
 
 
 @pytest.mark.parametrize("trouble", [None, WriteError.CONFLICT], ids=["accepted", "refused as outdated"])

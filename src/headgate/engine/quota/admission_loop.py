@@ -227,7 +227,7 @@ class AdmissionLoop:
         """Evicts the victims that are not evicted yet."""
         for chosen in victims:
             record = self._records.get(chosen.reservation.key)
-            if record is None or not record.is_open or record.decided.is_true(EVICTED):
+            if record is None or not record.is_open() or record.decided.is_true(EVICTED):
                 continue
             message = events.preempted_message(head, chosen, self._cache.ledger)
             self._journal.write(events.preempted(record.decided, head, chosen, message, now))

@@ -96,7 +96,7 @@ class QuotaCache:
 
     def place(self, record: WorkloadRecord, now: float) -> None:
         """Brings the reservation, the pending queues and the usage in line with the record."""
-        workload, held, is_open = record.decided, record.held, record.is_open
+        workload, held, is_open = record.decided, record.held(), record.is_open()
         if record.cached is not None:
             before, held_before, was_open = record.cached
             same = workload is before or workload.looks_like(before)
@@ -120,7 +120,7 @@ class QuotaCache:
         self.ledger.reserve(reservation)
         self.pending.delete(record.key)
         self.pending.reprice(reservation.queue, now)
-        record.cached = workload, record.held, record.is_open
+        record.cached = workload, record.held(), record.is_open()
         record.reservation, record.requests = reservation, None
         self._count(record, workload, local, reservation)
         if self.consumptions is not None:

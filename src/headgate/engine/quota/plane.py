@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from operator import call
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
@@ -123,7 +124,7 @@ class QuotaPlane:
             self._delete(event.key, event.uid, now)
         elif not isinstance(event, TimerFired):
             assert_never(event)
-        return [render() for render in emitted] if emitted else ()
+        return list(map(call, emitted)) if emitted else ()
 
     @property
     def awaited_permits(self) -> AwaitedPermits | None:
@@ -327,7 +328,7 @@ class QuotaPlane:
                 continue
             if looks_again:
                 record.examined = record.cached = None
-            if not record.is_examined and record.is_open:
+            if not record.is_examined() and record.is_open():
                 if record.is_finished and self._keeps_finished and record.decided.deleted is None:
                     record.examined = record.decided  # nothing more becomes of it
                     self._records.deadlines.drop(key)

@@ -110,9 +110,8 @@ class WorkloadRecord:
         self.preempted_for = ""  # the queue it must make way for, until it shows that it must
         self.entry_penalty: tuple[Key, Amounts] | None = None  # what its LocalQueue is charged in advance
 
-    @property
     def is_open(self) -> bool:
-        """More can be decided about it.
+        """Whether more can be decided about it.
 
         A workload is closed while the server refuses our writes to this version, and while a version newer than the
         one the write in flight was made from is observed: it cannot be told yet which of the two came first.
@@ -120,7 +119,6 @@ class WorkloadRecord:
         version = self.observed.version
         return self.refused_version != version and (self.sent is None or version == self.base)
 
-    @property
     def held(self) -> Admission | None:
         """The quota it holds: assumed or observed.
 
@@ -130,9 +128,8 @@ class WorkloadRecord:
             return None
         return self.decided.status.admission or self.assumed.status.admission or self.observed.status.admission
 
-    @property
     def is_examined(self) -> bool:
-        """Nothing about it has changed since there was nothing more to decide."""
+        """Whether nothing about it has changed since there was nothing more to decide."""
         decided, examined = self.decided, self.examined
         return decided is examined or (examined is not None and decided.looks_like(examined))
 
@@ -322,7 +319,7 @@ class WorkloadRecords:
         while closed < min(len(waiting), MOST_PASSED_OVER):
             record = next(iter(waiting.values()))
             refusal = record.refusal
-            if refusal is not None and record.is_open:
+            if refusal is not None and record.is_open():
                 self.drop_refusal(record)
                 yield record, refusal
             else:

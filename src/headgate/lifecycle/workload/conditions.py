@@ -80,7 +80,8 @@ def no_longer_gated(
     workload: QueuedWorkload, reason: str, message: str = "No preemption gate keeps it from preempting now"
 ) -> tuple[ConditionUpdate, ...]:
     """Withdraws what it shows of closed gates; `reason` is why it waits now, or what became of it."""
-    return tuple([ConditionUpdate(one, False, reason, message) for one in GATE_SIGNALS if workload.is_true(one)])
+    withdrawn = [one.type for one in workload.status.conditions if one.type in GATE_SIGNALS and one.status == "True"]
+    return tuple([ConditionUpdate(type_, False, reason, message) for type_ in withdrawn]) if withdrawn else ()
 
 
 def reason_of(workload: QueuedWorkload, type_: str) -> str:
