@@ -35,24 +35,14 @@ class StepWork:
 
     def __init__(self, nodes: Sized) -> None:
         self._nodes = nodes
-        self._done = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self._done >= MOST_WORK
-
-    def begin(self) -> None:
-        self._done = 0
-
-    def placed(self, pods: int) -> None:
-        self._done += PLACING * pods
+        self.left = MOST_WORK  # it is done when none is
 
     def refused(self, pods: int, *, as_another: bool = False) -> None:
-        self._done += pods * (REFUSING if as_another else TRYING + len(self._nodes))
+        self.left -= pods * (REFUSING if as_another else TRYING + len(self._nodes))
 
     def searched(self, pods: int) -> None:
         """Victims were looked for, so that these pods can start together."""
-        self._done += pods * SEARCHING * len(self._nodes)
+        self.left -= pods * SEARCHING * len(self._nodes)
 
 
 class Batch(Struct, frozen=True):

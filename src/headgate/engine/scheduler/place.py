@@ -123,7 +123,7 @@ class PlaceStage:
             yield from zip(run, planned, strict=False)
             for info in run[len(planned) :]:
                 self.deciding = info.pod.key
-                yield info, None if self._work.is_done else self._place(info.pod)
+                yield info, self._place(info.pod) if self._work.left > 0 else None
 
     def _served(self, infos: list[QueuedPodInfo]) -> int:
         """How many of them, from the first on, one plan serves; 0 if the first must be placed by itself."""

@@ -19,7 +19,7 @@ from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStage, CapacityStages, DeferredEntry, NotNow
-from headgate.engine.scheduler.choose import Batch, ChooseStage, StepWork
+from headgate.engine.scheduler.choose import MOST_WORK, PLACING, Batch, ChooseStage, StepWork
 from headgate.engine.scheduler.events import (
     AttemptResult,
     GroupAttempt,
@@ -193,7 +193,7 @@ class SchedulerPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._bind.decided.clear()
-        self._work.begin()
+        self._work.left = MOST_WORK
         yield from self._wake(now)
         if self._gangs.touched:
             yield from self._pre_enqueue.enqueue_gangs(now)
@@ -403,14 +403,14 @@ class SchedulerPlane:
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
         sizes = self._queue.sizes
-        goes_on = now if self._work.is_done and sizes[QueueName.ACTIVE] else None
+        goes_on = now if self._work.left <= 0 and sizes[QueueName.ACTIVE] else None
         yield from self._timer.wake_at(now, self._queue_capacity.reservations.next_deadline, goes_on)
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
             yield from self._flush_timer.wake_at(now, self._flush_at)
 
     def _most_pods(self) -> int:
-        return 0 if self._work.is_done else self._max_in_flight - self._bind.in_flight
+        return self._max_in_flight - self._bind.in_flight if self._work.left > 0 else 0
 
     def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
         refused = False
@@ -419,7 +419,7 @@ class SchedulerPlane:
                 self._work.refused(info.pods, as_another=refused and batch.equal)
                 refused = True
             elif found is not None:
-                self._work.placed(info.pods)
+                self._work.left -= PLACING * info.pods
             yield from self._act(info, found, batch.members, now)
             if self._gangs.touched:
                 yield from self._pre_enqueue.enqueue_gangs(now)
