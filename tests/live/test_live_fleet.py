@@ -128,7 +128,7 @@ async def test_a_job_runs_on_one_worker_although_another_never_answers_and_a_thi
             assert 'headgate_worker_cluster_connected{cluster="a"} 1.0' in page
             assert 'headgate_worker_cluster_connected{cluster="slow"} 0.0' in page
             assert 'multikueue_workloads_admitted_total{cluster="' in page
-        assert "INFO    stopped" in log.lines[-1]
+        assert any("INFO    stopped" in line for line in log.lines)  # the workers write to the same log, and go on
 
 
 async def test_a_refused_kubeconfig_shows_the_field_and_the_fix_and_a_better_one_is_used(ca, log):
