@@ -214,3 +214,62 @@ def test_what_was_promised_and_taken_back_in_one_step_was_never_told_and_gets_it
     assert steps["small"].status.evictions == ()
     steps.finish("large")
     assert "small" in steps.admitted
+
+
+# What was chosen stands until something changes
+
+
+def preempting():
+    """`high` wants 2 of 3 cores; `a` and `b` leave for it, and take their time."""
+    lows = [work(name, owner=OWNER, created=float(i)) for i, name in enumerate("cba")]
+    steps = QuotaSteps(queue(cpu=3, preemption=LOWER), *lows)
+    steps.see(work("high", cpu=2, priority=1))
+    assert evicted(steps) == ["a", "b"]
+    return steps
+
+
+def evicted(steps):
+    return [each.key.name for each in steps.workloads if each.is_true("Evicted")]
+
+
+def test_others_that_wait_behind_a_preemptor_change_nothing_of_its_victims():
+    steps = preempting()
+    steps.see(*(work(f"w{i}", cpu=1 + i, priority=1, created=10.0 + i) for i in range(9)))
+    assert evicted(steps) == ["a", "b"]
+    gone(gone(steps, "a"), "b")
+    assert "high" in steps.admitted
+
+
+def test_a_preemptor_that_wants_more_preempts_more():
+    steps = preempting()
+    steps.edit("high", pod_sets=(pods(3),), generation=2)
+    assert evicted(steps) == ["a", "b", "c"]
+
+
+def test_a_preemptor_preempts_more_where_quota_went_to_somebody_else():
+    steps = preempting()
+    steps.see(queue(cpu=2, preemption=LOWER))
+    assert evicted(steps) == ["a", "b", "c"]
+
+
+def test_a_preemptor_does_not_wait_for_its_victims_where_there_is_more_quota():
+    steps = preempting()
+    steps.see(queue(cpu=5, preemption=LOWER))
+    assert "high" in steps.admitted
+
+
+def test_a_victim_that_finished_leaves_the_others_to_be_waited_for():
+    steps = preempting()
+    steps.finish("a")
+    steps.see(work("other", priority=1, created=10.0))
+    assert "high" not in steps.admitted
+    assert evicted(steps) == ["a", "b"]
+    gone(steps, "b")
+    assert "high" in steps.admitted
+
+
+def test_what_is_quota_by_now_needs_no_victim_that_is_not_gone_yet():
+    steps = preempting()
+    steps.finish("c")
+    steps.finish("a")
+    assert "high" in steps.admitted

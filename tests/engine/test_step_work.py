@@ -2,14 +2,17 @@
 
 import pytest
 from builders import bound, gang, member, node, pod, workload
-from quota_steps import QuotaSteps, queue, work
+from quota_steps import OWNER, QuotaSteps, local, queue, work
 from steps import Steps
 
-from headgate.engine.quota.admission_loop import MOST_HEADS
+from headgate.engine.quota.admission_cycle import HEAD_WORK
+from headgate.engine.quota.admission_loop import MOST_WORK
 from headgate.model.effects import Bind, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Observed, TimerFired
+from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
 
 NODES = 200
+HEADS = MOST_WORK // HEAD_WORK  # of workloads that wait for quota, in one step
 FULL = [node(f"n{i}", cpu=1000) for i in range(NODES)]
 LOW = [bound(pod(f"low{i}", cpu=1000, priority=-1), f"n{i}", started=0.0) for i in range(NODES)]
 LARGE = [pod(f"large{i}", cpu=2000 + i) for i in range(600)]
@@ -118,9 +121,9 @@ def test_a_gang_comes_whole_and_the_next_one_in_a_later_step():
 def test_many_workloads_are_decided_in_several_steps_and_each_is_told():
     steps = QuotaSteps(queue(cpu=2), work("first", cpu=2))
     steps.held = True
-    works = [work(f"w{i}", cpu=3 + i, created=float(i)) for i in range(2 * MOST_HEADS)]
+    works = [work(f"w{i}", cpu=3 + i, created=float(i)) for i in range(2 * HEADS)]
     steps.see(*works)
-    assert len(waiting(steps, works)) == MOST_HEADS
+    assert len(waiting(steps, works)) == HEADS
     assert steps.alarm == steps.now, "the next step is to begin at once"
     steps.later(0.0)
     assert len(waiting(steps, works)) == len(works)
@@ -135,7 +138,52 @@ def waiting(steps, works):
 def test_a_workload_that_fits_is_admitted_however_many_do_not():
     steps = QuotaSteps(queue(cpu=2), work("first", cpu=2))
     steps.held = True
-    steps.see(*(work(f"w{i}", cpu=3 + i, priority=1) for i in range(MOST_HEADS)), work("small", cpu=1))
+    steps.see(*(work(f"w{i}", cpu=3 + i, priority=1) for i in range(HEADS)), work("small", cpu=1))
     steps.release()
     steps.finish("first").later(0.0)
     assert steps.admitted == ["small"]
+
+
+LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY, reclaim=Reclaim.ANY)
+
+
+def steps_to_the_end(steps):
+    """How many steps follow at once, one after the other."""
+    count = 0
+    while steps.alarm == steps.now:
+        steps.alarm = None
+        steps.later(0.0)
+        count += 1
+    return count
+
+
+def test_workloads_that_look_for_victims_in_vain_are_decided_in_several_steps():
+    """Half of those that hold quota are too important, and the other half is not enough."""
+    held = [work(f"v{i}", priority=9 * (i % 2)) for i in range(1000)]
+    steps = QuotaSteps(queue(cpu=1000, preemption=LOWER), *held)
+    steps_to_the_end(steps)
+    assert len(steps.admitted) == 1000
+    steps.held = True
+    works = [work(f"w{i:03}", cpu=501 + i, priority=5) for i in range(300)]
+    steps.see(*works)
+    assert 0 < len(waiting(steps, works)) < len(works)
+    assert steps.alarm == steps.now, "the next step is to begin at once"
+    steps_to_the_end(steps)
+    assert len(waiting(steps, works)) == len(works)
+
+
+def test_the_victims_of_preemptors_are_searched_for_once_however_many_wait_beside_them():
+    preemptors, victims = 20, 400
+    borrower = queue("borrower", cpu=0, cohort="c"), local("lb", "borrower")
+    owners = [queue(f"q{i}", cpu=victims // preemptors, cohort="c", preemption=LOWER) for i in range(preemptors)]
+    queues = [*owners, *(local(f"l{i}", f"q{i}") for i in range(preemptors)), queue("z", 0, "c"), local("lz", "z")]
+    steps = QuotaSteps(*borrower, *queues, *(work(f"v{i}", queue="lb", owner=OWNER) for i in range(victims)))
+    steps_to_the_end(steps)
+    steps.see(*(work(f"p{i}", cpu=victims // preemptors, queue=f"l{i}") for i in range(preemptors)))
+    steps_to_the_end(steps)
+    assert all(steps.reason(f"v{i}", "Evicted") == ("True", "Preempted") for i in range(victims))
+    steps.held = True
+    works = [work(f"z{i}", cpu=1 + i, queue="lz") for i in range(300)]
+    steps.see(*works)
+    assert steps_to_the_end(steps) <= 5, "searches for each of the 20 in each of 300 cycles take more"
+    assert len(waiting(steps, works)) == len(works)

@@ -106,11 +106,14 @@ def by_share(ledger: Ledger, nominees: Sequence[N]) -> Iterator[N]:
         trees.setdefault(node.root, {})[node] = one
     for root, waiting in trees.items():
         while waiting:
+            ledger.work += 3 * SHARE_WORK * len(waiting)
             scores = {node: _scores(ledger, node, one) for node, one in waiting.items()}
             winner = _winner(root, waiting, scores)
             assert winner is not None
             yield waiting.pop(winner)
 
+
+SHARE_WORK = 3  # the share of a node, in units of Ledger.work
 
 Score = tuple[bool, bool, tuple[bool, Fraction], tuple[int, float, str]]
 

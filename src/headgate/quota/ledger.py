@@ -5,8 +5,9 @@ It is kept on the quota tree of ClusterQueues and Cohorts, with the flavors each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
@@ -80,7 +81,15 @@ class Reservation(Struct, frozen=True, gc=False):
     local: str = ""  # its local queue
 
     def uses_any(self, needed: Sequence[FlavorResource]) -> bool:
-        return any(of in needed for of, _ in self.usage)
+        for of, _ in self.usage:  # noqa: SIM110 - a loop takes half the time, and this is asked of every candidate
+            if of in needed:
+                return True
+        return False
+
+
+T = TypeVar("T")
+
+MOST_REMEMBERED = 8  # questions: each may be about thousands of reservations
 
 
 class LedgerTrial:
@@ -124,6 +133,9 @@ class Ledger:
         ] = []  # and who held it before
         self._generation = 0
         self.allocations = Allocations()
+        self.work = 0  # done by all cycles so far: to look at one reservation is 1
+        self.gone: Mapping[str, Reservation] = {}  # by uid, in a trial `without` these
+        self._found: dict[Hashable, Any] = {}  # by question, since reservations changed for good
 
     def rebuilt(self, queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Ledger:
         """The same reservations under other queues and cohorts. Flavor search progress made before is void."""
@@ -146,7 +158,20 @@ class Ledger:
 
     def reservations(self, queue: str) -> Iterator[Reservation]:
         """The reservations of this queue, in no particular order."""
-        return iter(self._reservations.get(queue, {}).values())
+        held = self._reservations.get(queue, {})
+        self.work += len(held)
+        return iter(held.values())
+
+    def remembered(self, question: Hashable, find: Callable[[], T]) -> T:
+        """What `find` finds in the reservations alone, which is remembered until these change."""
+        if self._reservation_changes:
+            return find()
+        if question not in self._found:
+            if len(self._found) == MOST_REMEMBERED:
+                self._found.clear()
+            self._found[question] = find()
+        found: T = self._found[question]
+        return found
 
     def reservation(self, queue: str, uid: str) -> Reservation | None:
         return self._reservations.get(queue, {}).get(uid)
@@ -158,6 +183,8 @@ class Ledger:
         before = held.pop(uid, None)
         if self._trials:
             self._reservation_changes.append((held, uid, before))
+        else:
+            self._found.clear()
         held[uid] = reservation
         node = self.forest.queues.get(queue)
         if node is not None:  # who holds quota of a queue that is gone, or below a ring, is only on record
@@ -180,8 +207,10 @@ class Ledger:
             return None
         if self._trials:
             self._reservation_changes.append((held, uid, reservation))
-        elif not held:
-            del self._reservations[queue]
+        else:
+            self._found.clear()
+            if not held:
+                del self._reservations[queue]
         node = self.forest.queues.get(queue)
         if node is not None:
             self.credit(queue, reservation.usage)
@@ -198,6 +227,8 @@ class Ledger:
             held = self._reservations.setdefault(reservation.queue, {})
             if self._trials:
                 self._reservation_changes.append((held, reservation.uid, held.get(reservation.uid)))
+            else:
+                self._found.clear()
             held[reservation.uid] = evicted = structs.replace(reservation, evicted=True)
             node = self.forest.queues.get(reservation.queue)
             if self.allocations.histories and not self._trials and node is not None:
@@ -227,6 +258,20 @@ class Ledger:
             return False
         node = self.forest.queues.get(queue)
         return node is not None and self.allocations.forget(node.root)
+
+    @contextmanager
+    def without(
+        self, gone: Mapping[str, Reservation], usage: Mapping[str, Mapping[FlavorResource, int]]
+    ) -> Iterator[None]:
+        """A trial in which these, by uid, are gone; `usage` is what they hold together, by queue."""
+        self.gone = gone
+        try:
+            with self.trial():
+                for queue, amounts in usage.items():
+                    self.credit(queue, tuple(amounts.items()))
+                yield
+        finally:
+            self.gone = {}
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""

@@ -307,6 +307,7 @@ class PendingQueue:
         self._taken: PendingWorkload | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
+        self._claim_stands = False  # nothing changed since its victims were chosen
 
     def _follow(self, queue: ClusterQueue) -> None:
         self.queue, self._lines = queue, WorkloadLines()
@@ -428,8 +429,9 @@ class PendingQueue:
             key, preemptor = first.workload.key, self._preemptor
             self._skipped.pop(key, None)
             is_preemptor = preemptor is not None and preemptor == (key, first.workload.generation)
-            if first.is_preemptor is not is_preemptor:
-                first = structs.replace(first, is_preemptor=is_preemptor)
+            stands = is_preemptor and self._claim_stands
+            if first.is_preemptor is not is_preemptor or first.claim_stands is not stands:
+                first = structs.replace(first, is_preemptor=is_preemptor, claim_stands=stands)
         self._taken, self._woken_meanwhile = first, False
         return first
 
@@ -447,6 +449,7 @@ class PendingQueue:
         pending = _with_progress(pending, progress)
         if why is _PENDING_PREEMPTION:
             self._preemptor = (key, pending.workload.generation)
+            self._claim_stands = not self._woken_meanwhile
         if self._woken_meanwhile or skipped or self._comes_back_at_once(why, progress):
             if skipped and self._is_best_effort:
                 self._skipped[key] = None
@@ -476,6 +479,7 @@ class PendingQueue:
         self._skipped.clear()
         self._lines.unblock_all()
         self._woken_meanwhile = True
+        self._claim_stands = False
         aside = self._inadmissible.values() if self._inadmissible else ()
         for pending in [one for one in aside if has_rested(one.workload, now) and may_enter(one.key.namespace)]:
             del self._inadmissible[pending.key]

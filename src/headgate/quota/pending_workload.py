@@ -82,7 +82,8 @@ class PendingWorkload(Struct, frozen=True, gc=False):
     """A workload that waits for quota of a ClusterQueue.
 
     `progress` says which flavors it has tried. `problem` says why it can never be admitted as it is, where that is so.
-    Victims were or are being evicted for one that `is_preemptor`.
+    Victims were or are being evicted for one that `is_preemptor`; nothing changed from outside since they were chosen
+    while its `claim_stands`.
     """
 
     workload: QueuedWorkload
@@ -93,6 +94,7 @@ class PendingWorkload(Struct, frozen=True, gc=False):
     progress: Progress | None = None
     problem: str = ""
     is_preemptor: bool = False
+    claim_stands: bool = False
 
     @property
     def key(self) -> Key:

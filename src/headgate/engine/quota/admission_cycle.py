@@ -140,11 +140,21 @@ class _Tree(Struct):
     """
 
     preempted: dict[str, Reservation] = {}
+    freed: dict[str, dict[FlavorResource, int]] = {}  # what these hold, by queue
     assume: list[tuple[str, Usage]] = []
     lent: list[tuple[str, Usage]] = []
     admits: bool = False
     is_as_found: bool = True  # nothing was charged to any of its queues yet
     plan: AllocationPlan | None = None  # where it has preempted since the last change from outside
+
+    def preempt(self, victims: Iterable[Victim]) -> None:
+        for victim in victims:
+            reservation = victim.reservation
+            if reservation.uid not in self.preempted:
+                self.preempted[reservation.uid] = reservation
+                freed = self.freed.setdefault(reservation.queue, {})
+                for of, amount in reservation.usage:
+                    freed[of] = freed.get(of, 0) + amount
 
 
 class _Nominee(Struct, frozen=True, gc=False):
@@ -167,20 +177,43 @@ class _Nominee(Struct, frozen=True, gc=False):
         return any(victim.reservation.uid in preempted for victim in self.victims)
 
 
-def cycle(snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings) -> list[Outcome]:
+Claims = Mapping[str, Preempting]
+"""What the preemptors of some cluster queues were told last."""
+NO_CLAIMS: Claims = {}
+
+
+def cycle(
+    snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings, claims: Claims = NO_CLAIMS
+) -> list[Outcome]:
     """One outcome for each head, at most one head of each queue, in the order they were decided."""
-    return _Cycle(snapshot, settings).outcomes(heads)
+    return _Cycle(snapshot, settings, claims).outcomes(heads)
 
 
 class AdmissionCycle:
-    """The cycle as an extension point, which can be timed."""
+    """The cycle as an extension point, which can be timed.
+
+    A preemptor is one of the heads of every cycle until its victims are gone. Its victims are not searched for again
+    while its claim stands.
+    """
 
     name = "AdmissionCycle"
+
+    def __init__(self) -> None:
+        self._claims: dict[str, Preempting] = {}
+        self._ledger: Ledger | None = None  # of the claims
 
     def outcomes(
         self, snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings
     ) -> list[Outcome]:
-        return cycle(snapshot, heads, settings)
+        if self._ledger is not snapshot.ledger:
+            self._ledger, self._claims = snapshot.ledger, {}
+        outcomes = cycle(snapshot, heads, settings, self._claims)
+        for outcome in outcomes:
+            if isinstance(outcome, Preempting):
+                self._claims[outcome.head.queue] = outcome
+            else:
+                self._claims.pop(outcome.head.queue, None)
+        return outcomes
 
 
 Attempt = Callable[[QuotaSnapshot, Sequence[PendingWorkload], QuotaSettings], list[Outcome]]
@@ -301,11 +334,15 @@ def reservation_for(head: PendingWorkload, usage: Usage, now: float) -> Reservat
     )
 
 
+HEAD_WORK = 100  # a head that needs no preemption, in units of Ledger.work
+
+
 class _Cycle:
     """Nominates all heads against the ledger as it is, then decides them in order against what those before left."""
 
-    def __init__(self, snapshot: QuotaSnapshot, settings: QuotaSettings) -> None:
+    def __init__(self, snapshot: QuotaSnapshot, settings: QuotaSettings, claims: Claims) -> None:
         self._snapshot = snapshot
+        self._claims = claims
         self._settings = settings
         self._ledger = snapshot.ledger
         self._find_victims = search_by(settings)
@@ -316,11 +353,13 @@ class _Cycle:
     def outcomes(self, heads: Sequence[PendingWorkload]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         nominees: list[_Nominee] = []
+        self._ledger.work += HEAD_WORK * len(heads)
         for head in heads:
             why_not = self._inadmissible(head)
             if why_not is None:
                 progress = self._still_valid(head, head.progress) if head.progress is not None else None
-                nominees.append(self._nominate(head, progress))
+                before = self._nominated_before(head) if head.claim_stands else None
+                nominees.append(before or self._nominate(head, progress))
             else:
                 outcomes.append(why_not)
                 self._note_inadmissible(head)
@@ -352,6 +391,23 @@ class _Cycle:
         if head.problem:
             return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, head.problem)
         return None
+
+    def _nominated_before(self, head: PendingWorkload) -> _Nominee | None:
+        """As it was told last, if its victims are still enough."""
+        claim = self._claims.get(head.queue)
+        if claim is None or claim.head.workload.uid != head.workload.uid or claim.head.kind != head.kind:
+            return None
+        ledger, usage, victims = self._ledger, claim.assignment.usage, list[Victim]()
+        with ledger.trial():
+            for victim in claim.victims:
+                held = ledger.release(victim.reservation.queue, victim.reservation.uid)
+                if held is None:
+                    return None
+                victims.append(Victim(held, victim.reason))
+            if not ledger.fits(head.queue, usage):
+                return None
+        tree = self._tree(ledger.forest.queues[head.queue].root)
+        return _Nominee(head, claim.assignment, tuple(victims), tree)
 
     def _nominate(
         self,
@@ -444,7 +500,7 @@ class _Cycle:
             return self._withhold(nominee)
         if victims:
             self._charge_ahead(nominee, assignment.usage)
-            preempted.update((victim.reservation.uid, victim.reservation) for victim in victims)
+            nominee.tree.preempt(victims)
             return Preempting(head, assignment, victims, messages.pending_preemption(assignment.message, len(victims)))
         if not self._fits_as_yet(nominee):
             self._charge_ahead(nominee, assignment.usage)
@@ -494,9 +550,7 @@ class _Cycle:
 
     def _again_without_preempted(self, nominee: _Nominee) -> _Nominee:
         """Assigns the same flavors as if all victims so far were gone."""
-        with self._ledger.trial():
-            for reservation in nominee.tree.preempted.values():
-                self._ledger.release(reservation.queue, reservation.uid)
+        with self._ledger.without(nominee.tree.preempted, nominee.tree.freed):
             return self._nominate(nominee.head, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:
@@ -504,14 +558,16 @@ class _Cycle:
         if nominee.tree.is_as_found:
             return True
         ledger, queue, usage = self._ledger, nominee.head.queue, nominee.assignment.usage
-        preempted, victims = nominee.tree.preempted, nominee.victims
+        freed, victims = nominee.tree.freed, nominee.victims
         if not victims and ledger.fits(queue, usage):
             return True
-        if not victims and not preempted:
+        if not victims and not freed:
             return False
         with ledger.trial():
-            for reservation in (*preempted.values(), *(victim.reservation for victim in victims)):
-                ledger.credit(reservation.queue, reservation.usage)
+            for name, amounts in freed.items():
+                ledger.credit(name, tuple(amounts.items()))
+            for victim in victims:
+                ledger.credit(victim.reservation.queue, victim.reservation.usage)
             return ledger.fits(queue, usage)
 
     def _fits_in_the_next(self, nominee: _Nominee) -> bool:

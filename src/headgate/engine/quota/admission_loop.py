@@ -66,7 +66,7 @@ BETTER_TOLD = frozenset({Unreserved.PENDING.value, Unreserved.SUSPENDED.value, D
 
 INFEASIBLE = PreemptionProposal(can_preempt=False)
 
-MOST_HEADS = 1500  # decided in one step: about a third of a second
+MOST_WORK = 150_000  # of a step, in units of Ledger.work: about a third of a second
 
 
 class AssumedReservation(Struct, frozen=True, gc=False):
@@ -105,21 +105,21 @@ class AdmissionLoop:
         self.goes_on = False  # heads are left to be decided
 
     def run(self, now: float) -> None:
-        """Runs cycles until no head could get another answer, or MOST_HEADS are decided.
+        """Runs cycles until no head could get another answer, or MOST_WORK is done.
 
         The others come in the next step, which is to begin at once. A step that takes too long keeps everything else
         waiting, and with it the renewal of the lease.
         """
-        self.assumed, self.goes_on, heads = {}, False, 0
+        self.assumed, self.goes_on = {}, False
         cache, objects = self._cache, self._objects
+        enough = cache.ledger.work + MOST_WORK
         all_ready = not cache.usage.waiting_for_pods
         snapshot = QuotaSnapshot(cache.ledger, objects.flavors, objects.may_enter, objects.inactive, all_ready)
         for outcomes in admit_all(
             cache.pending, snapshot, self._settings, now, attempt=self._cycle.outcomes, settle=self._settle
         ):
             self._count(outcomes)
-            heads += len(outcomes)
-            if heads >= MOST_HEADS:
+            if cache.ledger.work >= enough:
                 self.goes_on = True
                 break
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from enum import IntEnum, auto
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -112,12 +114,21 @@ _LISTS = {_Claim.NEARER: 0, _Claim.WITHOUT_BORROWING: 1, _Claim.WHILE_BORROWING:
 
 def _candidates(
     ledger: Ledger, preemptor: QuotaPreemptor, node: QuotaNode, policy: QueuePreemption
-) -> list[_Candidate]:
+) -> Sequence[_Candidate]:
     """In the order they are tried: the evicted, then the rest; nearer quota, then by priority, then its own queue."""
-    found = _from_own_queue(ledger, preemptor, policy) + _from_others(ledger, preemptor, node, policy)
-    if not found:
-        return found
+    own, others = _from_own_queue(ledger, preemptor, policy), _from_others(ledger, preemptor, node, policy)
+    if not own or not others:
+        return own or others
+    own_evicted, others_evicted = _count_evicted(own), _count_evicted(others)
+    return [*others[:others_evicted], *own[:own_evicted], *others[others_evicted:], *own[own_evicted:]]
 
+
+def _count_evicted(candidates: Sequence[_Candidate]) -> int:
+    """How many are evicted already, which are the first."""
+    return bisect_left(candidates, True, key=lambda candidate: not candidate.reservation.evicted)
+
+
+def _in_order(ledger: Ledger, preemptor: QuotaPreemptor, found: Sequence[_Candidate]) -> list[_Candidate]:
     def place(candidate: _Candidate, use: LocalUse) -> tuple[object, ...]:
         reservation = candidate.reservation
         return not reservation.evicted, _LISTS[candidate.claim], candidate_order(reservation, preemptor.queue, use)
@@ -129,31 +140,65 @@ def _from_own_queue(ledger: Ledger, preemptor: QuotaPreemptor, policy: QueuePree
     if policy.within_queue is _SPARES_OWN:
         return []
     priority, own = preemptor.priority, _OWN_QUEUE
-    return [
+    found = [
         _Candidate(reservation, own)
         for reservation in ledger.reservations(preemptor.queue)
-        if reservation.priority <= priority and may_take(preemptor, policy, reservation)
+        if reservation.priority <= priority
+        and may_take(preemptor, policy, reservation)
+        and reservation.uid not in ledger.gone
     ]
+    return _in_order(ledger, preemptor, found)
 
 
 def _from_others(
     ledger: Ledger, preemptor: QuotaPreemptor, node: QuotaNode, policy: QueuePreemption
 ) -> list[_Candidate]:
-    """Up the tree, of all queues that borrow what is short."""
-    found: list[_Candidate] = []
-    below, cohort = node, node.parent if policy.reclaim is not _SPARES_OTHERS else None
+    """Up the tree, of all queues that borrow what is short.
+
+    Heads of one cycle mostly have the same candidates in the same order, so that these are found once for all.
+    """
+    groups = _groups_of_borrowers(preemptor, node) if policy.reclaim is not _SPARES_OTHERS else ()
+    if not groups:
+        return []
+
+    def find() -> list[_Candidate]:
+        found = [
+            _Candidate(reservation, _claim(preemptor, policy, reservation, group.nearer), group.meeting)
+            for group in groups
+            for queue in group.borrowers
+            for reservation in ledger.reservations(queue.name)
+            if may_take(preemptor, policy, reservation)
+        ]
+        return _in_order(ledger, preemptor, found)
+
+    if ledger.local_use is not None:  # changes with time
+        found = find()
+    else:
+        found = ledger.remembered((groups, policy, preemptor.priority, preemptor.needed), find)
+    gone = ledger.gone
+    if not gone:
+        return found
+    ledger.work += len(found) // 8  # a look at one that was found before costs less
+    return [candidate for candidate in found if candidate.reservation.uid not in gone]
+
+
+class _Group(NamedTuple):
+    """Queues that borrow, and the lowest cohort that has both them and the preemptor's queue below."""
+
+    meeting: QuotaNode
+    nearer: bool  # the quota is nearer to the preemptor's queue than to theirs
+    borrowers: tuple[QuotaNode, ...]
+
+
+def _groups_of_borrowers(preemptor: QuotaPreemptor, node: QuotaNode) -> tuple[_Group, ...]:
+    groups: list[_Group] = []
+    below, cohort = node, node.parent
     while cohort is not None:
         queues = _borrowers(cohort, below, preemptor.needed)
         if queues:
-            nearer = _is_nearer(node, cohort, preemptor.usage)
-            held = [reservation for queue in queues for reservation in ledger.reservations(queue.name)]
-            allowed = [reservation for reservation in held if may_take(preemptor, policy, reservation)]
-            found += [
-                _Candidate(reservation, _claim(preemptor, policy, reservation, nearer), cohort)
-                for reservation in allowed
-            ]
+            groups.append(_Group(cohort, _is_nearer(node, cohort, preemptor.usage), tuple(queues)))
         below, cohort = cohort, cohort.parent
-    return found
+    return tuple(groups)
 
 
 def _is_nearer(node: QuotaNode, meeting: QuotaNode, usage: Usage) -> bool:

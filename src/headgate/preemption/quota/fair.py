@@ -17,7 +17,7 @@ from headgate.preemption.quota.search import (
     in_order,
     may_take,
 )
-from headgate.quota.fair_sharing import Share, share_of
+from headgate.quota.fair_sharing import SHARE_WORK, Share, share_of
 from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.tree import QuotaNode, within_nominal
 
@@ -47,6 +47,7 @@ def _candidates(ledger: Ledger, preemptor: QuotaPreemptor) -> list[Reservation]:
         for other in node.root.leaves():
             if other is not node and not within_nominal(other, preemptor.needed):
                 found += [held for held in ledger.reservations(other.name) if may_take(preemptor, policy, held)]
+    found = [held for held in found if held.uid not in ledger.gone]
     return in_order(ledger, found, lambda held: held, lambda one, use: candidate_order(one, preemptor.queue, use))
 
 
@@ -108,6 +109,7 @@ class _Search:
         return None
 
     def _share_without(self, node: QuotaNode, held: Reservation) -> Share:
+        self._ledger.work += SHARE_WORK
         with self._ledger.trial():
             self._ledger.credit(held.queue, held.usage)
             return share_of(node)
@@ -145,6 +147,7 @@ class _Search:
             return node
         best: QuotaNode | None = None
         best_place: tuple[object, ...] = ()
+        self._ledger.work += SHARE_WORK * len(node.children)
         for child in node.children:
             share = share_of(child)
             if child in self._done or not (share.borrows or child in self._path) or not self._has_candidates(child):
