@@ -224,6 +224,56 @@ def test_a_reservation_that_is_displaced_is_not_shown_to_autoscalers_also_while_
     assert steps.reasons == {"low": "SchedulingGated"}
 
 
+def test_a_displaced_reservation_is_not_shown_to_autoscalers_also_while_its_pod_backs_off_after_a_failed_binding():
+    low = replace(elsewhere("low", gated=False), reserved_at=0.0)
+    steps = Queues(queue("team", 1000), BIG, low)
+    assert steps.reasons == {"low": "Unschedulable"}
+    bind = steps.later(20.0).see(node("gpu", labels={"gpu": "yes"})).only(Bind)
+    steps.step(Outcome(bind, WriteError.UNAVAILABLE)).see(queued("high", priority=9, created=1.0))
+    assert steps.bound == {"low": "gpu", "high": "n"}
+    assert steps.reasons == {"low": "SchedulingGated"}
+
+
+# pods that somebody else lets go
+
+
+def let_go_by_another():
+    """A pod that waited longer than reservations last when it was to reserve, and how it is without that removal."""
+    steps = Queues(settings=TIMES)
+    steps.now = 500.0
+    steps.see(queue("team", 1000), BIG, elsewhere("a"))
+    assert (steps.let_go, steps.reasons) == (["a"], {"a": "Unschedulable"})
+    return steps, steps.removal("a"), elsewhere("a", gated=False)
+
+
+def test_a_pod_that_somebody_else_lets_go_while_we_do_reserves_anew_before_others_start():
+    steps, removal, ungated = let_go_by_another()
+    steps.see(ungated, queued("b", created=1.0))
+    assert steps.removal("a").change == QueueReservation(500.0, (), True)
+    assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+    steps.step(Outcome(removal, WriteError.CONFLICT), Observed(queued("c", created=2.0)))
+    assert (steps.bound, steps.reasons) == ({}, {"c": "SchedulingGated"}), "that removal does not count any more"
+
+
+def test_a_pod_whose_removal_met_that_of_somebody_else_does_not_back_off_once_it_is_seen_to_be_let_go():
+    steps, removal, ungated = let_go_by_another()
+    steps.step(Outcome(removal, WriteError.CONFLICT))
+    assert steps.let_go == [], "until then the pod is gated as before"
+    steps.see(ungated, queued("b", created=1.0))
+    assert steps.removal("a").change == QueueReservation(500.0, (), True)
+    assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+
+
+def test_a_pod_that_is_let_go_with_an_earlier_time_than_the_last_one_written_reserves_anew_before_others_start():
+    """Its time was over, and it was to reserve again, before the first removal was seen."""
+    steps = Queues(queue("team", 1000), BIG, elsewhere("a"), settings=TIMES)
+    steps.later(250.0, TimerFired("scheduling"))
+    assert steps.removal("a").change == QueueReservation(250.0, ((0, QUEUE_GATE),), True)
+    steps.see(replace(elsewhere("a", gated=False), reserved_at=0.0), queued("b", created=1.0))
+    assert steps.removal("a").change == QueueReservation(250.0, (), True)
+    assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+
+
 # nodes
 
 

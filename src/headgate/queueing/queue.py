@@ -241,14 +241,15 @@ class PodQueue:
         for alike in self._classes.values():
             alike.sort()
 
-    def back_off(self, key: Key, now: float) -> None:
-        """Moves an unschedulable entry to backoff: a write of the preemption on its behalf failed."""
+    def back_off(self, key: Key, now: float, failures: int = 1) -> None:
+        """Moves an unschedulable entry to backoff: so many writes on its behalf failed; 0: the object had changed."""
         info = self._infos.get(key)
         if info is None or info.queue is not QueueName.UNSCHEDULABLE:
             return
         self.delete(key)
-        info.failures += 1
-        self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
+        info.failures += failures
+        after = self._backoff.after(max(info.failures, 1))
+        self._push_backoff(info, now + after, QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
 
     def add_gated(self, pod: Pod, wake_on: frozenset[ClusterEvent] = frozenset(), plugin: str = "") -> None:
         """Adds the pod to the gated queue. The plugin that holds it is asked again on `wake_on`."""

@@ -56,7 +56,10 @@ class FirstRefused(Struct, frozen=True):
 
 
 class QueueCapacity:
-    """`changed` names the pods whose reservation came into force or lost it: they are to be tried again."""
+    """`changed` names the pods whose reservation came into force or lost it: they are to be tried again.
+
+    The value says whether one lost what it had: it is told so at once, also while it backs off after a failed write.
+    """
 
     name = "QueueCapacity"
 
@@ -84,13 +87,14 @@ class QueueCapacity:
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._unplaced = UnplacedEntries()  # and those that no node fits and that reserve nothing
         self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had, self.within_deserved)
+        self.may_evict = self._claims.may_evict
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
         self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self._first_refused: dict[str, FirstRefused] = {}  # by queue, of the unplaced, until something changes
-        self.changed: dict[Key, None] = {}
+        self.changed: dict[Key, bool] = {}
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
         self._shares: dict[Hashable, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
@@ -248,7 +252,7 @@ class QueueCapacity:
         for pod in list(self._nominated.values()) if weighed else ():
             pods = self._waiting(pod) if self.queue_of(pod) else ()
             if pods and self.check(pods, len(pods)) is not None:
-                self.changed[pod.key] = None
+                self.changed.setdefault(pod.key, False)
 
     def take_reordered(self) -> bool:
         """Whether priorities of queues, or whether they take turns by share, have changed since the last call."""
@@ -336,7 +340,7 @@ class QueueCapacity:
         queue = self.queue_of(pod)
         if (asked is not None and asked != queue) or self._claims.queue_of(pod.key) not in ("", queue):
             self.stops_waiting(pod.key)
-            self.changed[pod.key] = None
+            self.changed.setdefault(pod.key, False)
         if not queue or pod.gates or not opted_in(pod):
             if known is not None and self._drop(pod.key):
                 self._freed()
@@ -355,6 +359,7 @@ class QueueCapacity:
             self._candidates_changed()
             self._rank_again(queue)
         else:
+            self.changed.setdefault(pod.key, False)
             self._stale = True
 
     def _drop(self, pod: Key) -> bool:
@@ -433,10 +438,10 @@ class QueueCapacity:
         units = self.reservations.settle(self._node_is_coming, self._is_kept_from if self._lines.refused else None)
         for unit in units:
             if self._settled_at < self.reservations.rests_until(unit) <= now:
-                self.changed.update((each.pod.key, None) for each in unit)
+                self.changed.update((each.pod.key, False) for each in unit)
         self._settled_at = now
         differ, reranked = before.keys() ^ self.in_force.keys(), beyond != self.reservations.beyond
-        self.changed.update(dict.fromkeys(sorted(differ)))
+        self.changed.update((pod, pod in before) for pod in sorted(differ))
         self._weigh_again()
         if differ or reranked:
             self._candidates_changed()
@@ -646,7 +651,7 @@ class QueueCapacity:
             return None
         if not taken:
             self._waits_in_line(entry.first, node.name, entry.place[0])
-            self.changed[entry.first.key] = None
+            self.changed.setdefault(entry.first.key, False)
         return entry.first.key
 
     def _first_unplaced_refused(self, node: VolcanoQueueNode) -> FirstRefused:
