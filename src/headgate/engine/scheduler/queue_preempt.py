@@ -57,11 +57,11 @@ class QueueUnits:
     def reaches(self, preemptor: Preemptor) -> tuple[Reach, ...]:
         """Whom a preemptor that no node fits may evict: first by priority, then what other queues give back."""
         capacity = self._capacity
-        mine = capacity.node(capacity.queue_of(preemptor.pods[0])) if capacity.in_use else None
+        mine = capacity.usage.node(capacity.queue_of(preemptor.pods[0])) if capacity.in_use else None
         if mine is None:
             return (BY_PRIORITY,)
-        others = [node for node in capacity.nodes() if node is not mine]
-        pods = {pod for node in others for pod in capacity.pods_of(node.name)}
+        others = [node for node in capacity.usage.tree if node is not mine]
+        pods = {pod for node in others for pod in capacity.usage.pods_of(node.name)}
         if not pods:
             return (BY_PRIORITY,)
         needed = preemptor.pods[: max(1, preemptor.needed)]
@@ -87,7 +87,7 @@ class QueueUnits:
         return dict.fromkeys(charge[0] for charge in charges if charge is not None)
 
     def running(self, node: VolcanoQueueNode) -> Iterator[Pod]:
-        for key in self._capacity.pods_of(node.name):
+        for key in self._capacity.usage.pods_of(node.name):
             charge = self._cache.nodes.charge_of(key)
             if charge is not None:
                 yield charge[1]
@@ -115,7 +115,7 @@ class QueueUnits:
         return [each[1] for each in found if each is not None and each[1].group == gang and each[1].deleted is None]
 
     def _use(self, pod: Pod) -> Use | None:
-        node = self._capacity.node(self._capacity.queue_of(pod))
+        node = self._capacity.usage.node(self._capacity.queue_of(pod))
         return (node, pod.shape.requests) if node is not None else None
 
 
@@ -147,8 +147,8 @@ class QueuePreemptStage:
         """
         if not self._may_evict(pods):
             return NOTHING
-        if self._in_vain_at != self._capacity.use_changes:
-            self._in_vain_at = self._capacity.use_changes
+        if self._in_vain_at != self._capacity.usage.changes:
+            self._in_vain_at = self._capacity.usage.changes
             self.forget_failed_searches()
         found_kept = self._capacity.kept_from(alike)
         kept = found_kept.wanted if found_kept is not None else ()
@@ -193,7 +193,7 @@ class QueuePreemptStage:
         remove(kept)
         if within is not None or kept or not self._capacity.within_deserved(pods, node):
             return within
-        everywhere = [level for level in self._capacity.nodes() if level is not node]
+        everywhere = [level for level in self._capacity.usage.tree if level is not node]
         units = [unit for each in everywhere for unit in self._units.of(each)]
         return victims_elsewhere(wanted, units, self._units.going([node, *everywhere]))
 
@@ -230,7 +230,7 @@ class ReclaimedNodes:
         for allowed, pod in enumerate(pods if promised else ()):
             queue = self._capacity.queue_of(pod)
             before = [one for one in promised if one.priority < pod.priority and self._wants_same_node(pod, queue, one)]
-            node = self._capacity.node(queue)
+            node = self._capacity.usage.node(queue)
             if before and node is not None and not self._capacity.within_deserved(pods[: allowed + 1], node):
                 first = min(before, key=lambda one: one.key)
                 for name in dict.fromkeys(one.nominated for one in before):
@@ -253,7 +253,7 @@ class ReclaimedNodes:
     def _takes_back(self, pod: Pod) -> bool:
         if any(gone_by <= self._capacity.now for gone_by in self._leaving(pod.nominated)):
             return False
-        node = self._capacity.node(self._capacity.queue_of(pod))
+        node = self._capacity.usage.node(self._capacity.queue_of(pod))
         return node is not None and self._capacity.within_deserved([pod], node)
 
     def _expect(self, node: str) -> None:
