@@ -1,7 +1,7 @@
 """Queues, groups, nodes and pods change while others wait: nobody is left with the answer of an earlier time."""
 
 import pytest
-from builders import bound, node
+from builders import amounts, bound, node
 from msgspec.structs import replace
 from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
@@ -148,6 +148,14 @@ def test_a_pod_whose_priority_falls_does_not_wait_behind_itself_nor_keep_its_pla
     assert steps.bound == {"second": "n"}
 
 
+def test_who_leaves_a_fifo_queue_where_nobody_waits_behind_it_keeps_nobody_of_another_queue_waiting():
+    """Whoever was tried in vain backs off."""
+    alone, old = queued("alone", of="line"), running("old")
+    steps = Queues(queue("line", 0, **FIFO), queue("team", 1000), BIG, old, alone, queued("next", created=1.0))
+    steps.later(20.0, Gone(alone.key, alone.uid))
+    assert steps.step(Gone(old.key, old.uid)).bound == {"next": "n"}
+
+
 # gangs
 
 
@@ -159,6 +167,15 @@ def test_a_gang_reserves_also_for_members_that_did_not_ask_for_the_gate():
     steps.see(BIG, queued("other", created=2.0))
     steps.later(20.0, TimerFired("scheduling"))
     assert set(steps.bound) == {"m0", "m1"}
+
+
+def test_once_a_pod_of_a_group_runs_the_others_do_not_wait_for_its_min_resources():
+    group = pod_group(volcano={"min_resources": amounts(3000)})
+    steps = Queues(queue("team", 2000), BIG, group, grouped("gated"))
+    assert "minResources" in steps.messages["gated"]
+    steps.later(20.0).see(grouped("let-go", gated=False, created=1.0))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.bound == {"let-go": "n", "gated": "n"}
 
 
 def test_of_a_gang_any_members_that_the_queue_allows_start():

@@ -140,8 +140,9 @@ class QueueCapacity:
         queue = self.queue_of(info.pod)
         info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
-        if info.pod.key not in self._known:
-            return  # the entry of a gang whose oldest member is gone: it is about to be made anew
+        known = self._known.get(info.pod.key)
+        if known is None or (info.group is not None and known.group != info.group):
+            return  # the entry of a gang whose oldest member is gone or has left it: it is about to be made anew
         if queue and self._claims.enter(info, queue):
             self._weigh_again()
         elif not queue and info.pod.key in self._claims:
@@ -260,6 +261,7 @@ class QueueCapacity:
         self._candidates_changed()
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
         self._stale |= self.reservations.has_group(pod.group)  # fewer of the others start together
+        self._begins(pod)
         self._note_leaving(pod)
 
     def _note_leaving(self, pod: Pod) -> None:
@@ -327,6 +329,7 @@ class QueueCapacity:
         whole = pod.group is None or len(self.reservations) == len(self.in_force) + 1  # no member has lost it
         if pod.key in self._fitting and pod.key not in self.usage.of_pods and whole:
             self.reservations.put_in_force(found)
+            self._begins(pod)
             self._weigh_again()
             self._candidates_changed()
             self._rank_again(queue)
@@ -389,6 +392,8 @@ class QueueCapacity:
         self._settled_at = now
         differ, reranked = before.keys() ^ self.in_force.keys(), beyond != self.reservations.beyond
         self.changed.update((pod, pod in before) for pod in sorted(differ))
+        for gained in self.in_force.keys() - before.keys():
+            self._begins(self.in_force[gained].pod)
         self._weigh_again()
         if differ or reranked:
             self._candidates_changed()
@@ -530,12 +535,20 @@ class QueueCapacity:
 
     def _least_of_group(self, pod: Pod) -> Resources | None:
         """The minResources of its group, if there are any and nothing of it runs or reserves yet."""
-        workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
-        if workload is None or workload.volcano is None or not workload.volcano.min_resources.items:
-            return None
-        members = self._groups.pods_of(workload.key)
+        least = self._min_resources(pod)
+        members = self._groups.pods_of(pod.group.workload) if least is not None and pod.group is not None else ()
         started = any(member.key in self.usage.of_pods or member.key in self.in_force for member in members)
-        return None if started else workload.volcano.min_resources
+        return None if started else least
+
+    def _min_resources(self, pod: Pod) -> Resources | None:
+        workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
+        least = workload.volcano.min_resources if workload is not None and workload.volcano is not None else None
+        return least if least is not None and least.items else None
+
+    def _begins(self, pod: Pod) -> None:
+        """The pod runs or reserves: the others of its group wait for its minResources no longer."""
+        if self._min_resources(pod) is not None:
+            self._note(ClusterEvent.MEMBERS_CHANGED)
 
     def _refusal(
         self,
@@ -667,6 +680,8 @@ class QueueCapacity:
             self._passes(other)
 
     def _passes(self, pod: Key) -> None:
+        if pod in self._lines.refused:
+            self.usage.touched[self._lines.refused[pod][0]] = None  # its group may say that it waits for the queue
         if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 

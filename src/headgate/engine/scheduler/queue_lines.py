@@ -51,10 +51,9 @@ class QueueLines:
             self._of_group[group].pop(pod)
             if not self._of_group[group]:
                 del self._of_group[group]
-        if queue not in self._lines:
-            return False
         if self.head(queue) is None:
-            del self._lines[queue]
+            self._lines.pop(queue, None)
+            return False
         return True
 
     def stands_elsewhere(self, pod: Key, queue: str, order: QueueOrder) -> bool:
