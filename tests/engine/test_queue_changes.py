@@ -191,7 +191,8 @@ def test_of_a_gang_that_its_queue_does_not_allow_only_members_that_did_not_ask_f
 
 
 def test_of_a_gang_any_members_reserve_that_the_queue_has_capacity_for():
-    members = [grouped(f"m{n}", cpu=2000 if n == 0 else 500, gated=False, created=float(n)) for n in range(3)]
+    made = [grouped(f"m{n}", cpu=2000 if n == 0 else 500, gated=False, created=float(n)) for n in range(3)]
+    members = [replace(each, reserved_at=0.0) for each in made]
     steps = Queues(queue("team", 1000), pod_group(members=2), *members)
     reserving = steps.engine._planes[0].queue_capacity.in_force
     assert {key.name for key in reserving} == {"m1", "m2"}
@@ -272,13 +273,11 @@ def test_a_pod_that_somebody_else_lets_go_while_we_do_reserves_anew_before_other
     assert (steps.bound, steps.reasons) == ({}, {"c": "SchedulingGated"}), "that removal does not count any more"
 
 
-def test_a_pod_whose_removal_met_that_of_somebody_else_does_not_back_off_once_it_is_seen_to_be_let_go():
+def test_a_pod_whose_removal_met_that_of_somebody_else_is_told_at_once_that_it_came_too_late():
     steps, removal, ungated = let_go_by_another()
-    steps.step(Outcome(removal, WriteError.CONFLICT))
-    assert steps.let_go == [], "until then the pod is gated as before"
-    steps.see(ungated, queued("b", created=1.0))
-    assert steps.removal("a").change == QueueReservation(500.0, (), True)
-    assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+    steps.step(Outcome(removal, WriteError.CONFLICT), Observed(queued("b", created=1.0)))
+    assert (steps.bound, steps.let_go) == ({"b": "n"}, []), "until then the pod is gated as before"
+    assert steps.see(ungated).reasons == {"a": "SchedulingGated"}, "no write failed, so it does not back off"
 
 
 def test_a_pod_that_is_let_go_with_an_earlier_time_than_the_last_one_written_reserves_anew_before_others_start():
@@ -289,6 +288,44 @@ def test_a_pod_that_is_let_go_with_an_earlier_time_than_the_last_one_written_res
     steps.see(replace(elsewhere("a", gated=False), reserved_at=0.0), queued("b", created=1.0))
     assert steps.removal("a").change == QueueReservation(250.0, (), True)
     assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+
+
+def test_a_pod_that_somebody_else_lets_go_displaces_no_reservation_however_old_it_is():
+    first = replace(elsewhere("first", gated=False, created=50.0), reserved_at=60.0)
+    steps = Queues(settings=TIMES)
+    steps.now = 70.0
+    steps.see(queue("team", 1000), node("n"), first, elsewhere("old", created=1.0))
+    steps.see(elsewhere("old", gated=False, created=1.0))
+    assert (steps.let_go, steps.reasons) == ([], {})
+
+
+@pytest.mark.parametrize("group", [None, grouped("a").group], ids=["by itself", "whose PodGroup is not there"])
+def test_a_pod_that_is_found_without_a_time_reserves_from_then_on_and_not_for_ever(group):
+    """Somebody else removed its gate, or the process ended before it was bound, long after it was made."""
+    found, other = elsewhere("a", gated=False, group=group), queued("b", created=1.0)
+    steps = Queues(settings=TIMES)
+    steps.now = 500.0
+    steps.see(queue("team", 1000), BIG, found, other)
+    assert steps.removal("a").change == QueueReservation(500.0, (), True)
+    assert (steps.bound, steps.reasons["b"]) == ({}, "SchedulingGated")
+    fresh = Queues(settings=TIMES)
+    fresh.now = 599.0
+    fresh.see(queue("team", 1000), BIG, replace(found, reserved_at=500.0), other)
+    assert (fresh.bound, fresh.let_go) == ({}, [])
+    for each in (steps, fresh):
+        each.later(600.0 - each.now, TimerFired("scheduling"))
+        assert each.bound == {"b": "n"}
+
+
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN, WriteError.REFUSED])
+def test_a_time_that_could_not_be_noted_counts_and_is_sent_again(trouble):
+    steps = Queues(settings=TIMES)
+    steps.now = 500.0
+    steps.see(queue("team", 1000), BIG, elsewhere("a", gated=False))
+    noted = steps.removal("a")
+    steps.step(Outcome(noted, trouble), Observed(queued("b", created=1.0)))
+    assert (steps.let_go, steps.reasons) == ([], {"b": "SchedulingGated"}), "not before a back-off"
+    assert steps.later(2.0, TimerFired("scheduling")).removal("a") == noted
 
 
 # nodes

@@ -4,14 +4,14 @@ import pytest
 from builders import amounts, bound, node, pod
 from msgspec.structs import replace
 from steps import Steps
-from volcano_scenes import Queues, elsewhere, group_key, grouped, pod_group, queue, queue_key, queued
+from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queued
 
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError, WritePermits
+from headgate.model.events import Gone, Observed, Outcome, WriteError, WritePermits
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.resources import Resources
-from headgate.model.volcano import DequeueStrategy, PodGroupPhase, QueueCounts, QueueState
+from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
 
 def written(steps, kind, name=None):
@@ -137,24 +137,6 @@ def test_a_group_in_queue_says_why_it_does_not_start(cpu, message):
     assert [(each.type, each.reason, each.message) for each in found.conditions] == [
         ("Unschedulable", "NotEnoughResources", message)
     ]
-
-
-def test_a_group_that_backed_off_says_no_longer_that_its_queue_has_no_capacity():
-    """It kept its place in a fifo queue meanwhile. What it reserves, and what its pods say, is the same as before."""
-    of, says = grouped("m0").group, {"scheduled": ScheduledCondition("False", "Unschedulable", "")}
-    first, second = elsewhere("m0", group=of), elsewhere("m1", group=of, gated=False, created=1.0)
-    steps = Queues(queue("team", 2000, dequeue=DequeueStrategy.FIFO), pod_group(members=2), node("n"), first, second)
-    let_go, failed = Outcome(steps.removal("m0")), Outcome(steps.removal("m1"), WriteError.UNAVAILABLE)
-    seen = [Observed(replace(first, gates=(), reserved_at=0.0, **says)), Observed(replace(second, **says))]
-    told, now = [], 0.0
-    for at, *events in [(0.0, failed, let_go, *seen), (2.0, TimerFired("scheduling")), (2.0,)]:
-        for patch in [each for each in steps.effects if isinstance(getattr(each, "change", None), PodGroupStatus)]:
-            told.append([each.message for each in patch.change.conditions if each.status == "True"])
-            shown = {"conditions": patch.change.conditions, "volcano": {"phase": patch.change.phase}}
-            steps.step(Outcome(patch), Observed(pod_group(members=2, version=f"{len(told)}-shown", **shown)))
-        steps.later(at - now, *events)
-        now = at
-    assert told == [[], ["queue team has no capacity for its pods"], ["0 of 2 needed pods have a node"]]
 
 
 @pytest.mark.parametrize("opted_in", [True, False], ids=["that asked for the gate", "that never asked for the gate"])

@@ -200,6 +200,8 @@ class SchedulerPlane:
         yield from self._schedule(now)
         while self._reservations_changed(now):
             yield from self._schedule(now)
+        if self._queue_capacity.reservations.undated:
+            yield from self._note_times(now)
         if self._pre_enqueue.released:
             yield from self._pre_enqueue.report_queued()
         if self._pre_enqueue.newly_gated:
@@ -506,6 +508,16 @@ class SchedulerPlane:
             else:
                 self._gangs.ready(pod)
         return effects
+
+    def _note_times(self, now: float) -> Iterator[Effect]:
+        """Has pods that were let go without a time, and get no node in this step, reserve capacity from now on."""
+        removals = self._gates.removals
+        for key in self._queue_capacity.reservations.take_undated():
+            yield removals.reserve(self._cache.pods[key], now)
+            pod = self._cache.pods[key] = removals.without_gates(self._cache.pods[key])
+            self._queue_capacity.waits(pod)
+            yield from self._pre_enqueue.enqueue(pod, now)
+        self._queue_capacity.refresh(now)
 
     def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting on nodes."""

@@ -321,6 +321,7 @@ class QueueCapacity:
             return
         found = QueueReservation(pod, queue)
         if known is not None and known.same_as(found):
+            self._stale |= known.pod.reserved_at != pod.reserved_at
             self.reservations.put(found)
             return
         if known is not None and self._drop(pod.key):
@@ -680,8 +681,6 @@ class QueueCapacity:
             self._passes(other)
 
     def _passes(self, pod: Key) -> None:
-        if pod in self._lines.refused:
-            self.usage.touched[self._lines.refused[pod][0]] = None  # its group may say that it waits for the queue
         if self._lines.passes(pod):
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
