@@ -46,6 +46,10 @@ class QueueHistory(History):
     worded = frozenset({"Unschedulable", "SchedulingGated"})
     horizon = 60.0  # less than reservations last: those expire and are made again for ever
 
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.lost: list[Bind] = []  # bindings whose answer was lost: they are sent again, not decided anew
+
     def begin(self):
         cluster = QueueCluster(self.dice)
         return cluster, QueueMaking(self.dice, cluster, self.told)
@@ -84,6 +88,8 @@ class QueueHistory(History):
             self.cluster.news = deque([*kept, Outcome(effect, WriteError.UNKNOWN)])
         else:
             super()._do(effect)
+        if isinstance(effect, Bind) and Outcome(effect, WriteError.UNKNOWN) in self.cluster.news:
+            self.lost.append(effect)
 
     def decided(self, effects) -> None:
         """What must hold of decisions made on all there is to know."""
@@ -91,7 +97,8 @@ class QueueHistory(History):
             return
         before = QueueView(self.cluster.objects)
         after = QueueView(self.cluster.objects | self._performed(effects))
-        freed = {each.key for each in after.pods if has_started(before.objects[each.key], each)}
+        again = {effect.target.key for effect in effects if effect in self.lost}
+        freed = {each.key for each in after.pods if has_started(before.objects[each.key], each)} - again
         self._within(after, before.shown)
         for key in sorted(freed):
             self._whole(after, after.objects[key])

@@ -69,6 +69,14 @@ def test_a_member_that_moves_there_and_back_is_where_it_was():
     assert steps.later(20, Observed(node("n"))).binds == {"w0": "n", "w1": "n"}
 
 
+def test_a_member_that_moves_while_all_who_are_held_are_asked_about_again_is_in_one_gang_only():
+    steps = Steps(TRAIN, SERVE, mover := member("w0"))
+    steps.later(400, Observed(moved(mover)))
+    steps.see(member("w1"), node("n"))
+    assert steps.binds == {}
+    assert steps.see(member("s0", of="serve")).binds == {"w0": "n", "s0": "n"}
+
+
 def test_a_pod_that_joins_a_gang_does_not_stand_in_line_by_itself_any_more():
     lone = pod("w0", cpu=900)
     steps = Steps(TRAIN, node("n", cpu=100), lone)

@@ -372,11 +372,15 @@ def test_a_removal_that_is_refused_leaves_the_pod_gated_and_is_tried_again():
     assert steps.let_go == ["a"]
 
 
-def test_a_binding_that_fails_after_the_gate_was_removed_leaves_a_reservation():
-    steps = Queues(queue("team", 1000), node("n", cpu=4000), queued("a"))
+@pytest.mark.parametrize("now", [0.0, 10_000.0], ids=["of a pod just made", "of one that waited long"])
+def test_a_binding_that_fails_after_the_gate_was_removed_leaves_a_reservation(now):
+    steps = Queues()
+    steps.now = now
+    steps.see(queue("team", 1000), node("n", cpu=4000), queued("a"))
     bind = steps.only(Bind)
     steps.step(Outcome(bind, WriteError.REFUSED)).see(queued("a", gates=()), queued("b", created=1.0))
     assert steps.reasons.get("b") == "SchedulingGated"
+    assert steps.removal("a").change == QueueReservation(now, (), True)
     steps.later(20.0, TimerFired("scheduling"))
     assert steps.binds == {"a": "n"}
 

@@ -1,7 +1,7 @@
 """Queues, groups, nodes and pods change while others wait: nobody is left with the answer of an earlier time."""
 
 import pytest
-from builders import bound, node
+from builders import amounts, bound, node
 from msgspec.structs import replace
 from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
@@ -148,6 +148,14 @@ def test_a_pod_whose_priority_falls_does_not_wait_behind_itself_nor_keep_its_pla
     assert steps.bound == {"second": "n"}
 
 
+def test_who_leaves_a_fifo_queue_where_nobody_waits_behind_it_keeps_nobody_of_another_queue_waiting():
+    """Whoever was tried in vain backs off."""
+    alone, old = queued("alone", of="line"), running("old")
+    steps = Queues(queue("line", 0, **FIFO), queue("team", 1000), BIG, old, alone, queued("next", created=1.0))
+    steps.later(20.0, Gone(alone.key, alone.uid))
+    assert steps.step(Gone(old.key, old.uid)).bound == {"next": "n"}
+
+
 # gangs
 
 
@@ -159,6 +167,15 @@ def test_a_gang_reserves_also_for_members_that_did_not_ask_for_the_gate():
     steps.see(BIG, queued("other", created=2.0))
     steps.later(20.0, TimerFired("scheduling"))
     assert set(steps.bound) == {"m0", "m1"}
+
+
+def test_once_a_pod_of_a_group_runs_the_others_do_not_wait_for_its_min_resources():
+    group = pod_group(volcano={"min_resources": amounts(3000)})
+    steps = Queues(queue("team", 2000), BIG, group, grouped("gated"))
+    assert "minResources" in steps.messages["gated"]
+    steps.later(20.0).see(grouped("let-go", gated=False, created=1.0))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.bound == {"let-go": "n", "gated": "n"}
 
 
 def test_of_a_gang_any_members_that_the_queue_allows_start():
@@ -174,7 +191,8 @@ def test_of_a_gang_that_its_queue_does_not_allow_only_members_that_did_not_ask_f
 
 
 def test_of_a_gang_any_members_reserve_that_the_queue_has_capacity_for():
-    members = [grouped(f"m{n}", cpu=2000 if n == 0 else 500, gated=False, created=float(n)) for n in range(3)]
+    made = [grouped(f"m{n}", cpu=2000 if n == 0 else 500, gated=False, created=float(n)) for n in range(3)]
+    members = [replace(each, reserved_at=0.0) for each in made]
     steps = Queues(queue("team", 1000), pod_group(members=2), *members)
     reserving = steps.engine._planes[0].queue_capacity.in_force
     assert {key.name for key in reserving} == {"m1", "m2"}
@@ -222,6 +240,92 @@ def test_a_reservation_that_is_displaced_is_not_shown_to_autoscalers_also_while_
     steps.see(queued("high", priority=9, created=1.0))
     assert steps.bound == {"high": "n"}
     assert steps.reasons == {"low": "SchedulingGated"}
+
+
+def test_a_displaced_reservation_is_not_shown_to_autoscalers_also_while_its_pod_backs_off_after_a_failed_binding():
+    low = replace(elsewhere("low", gated=False), reserved_at=0.0)
+    steps = Queues(queue("team", 1000), BIG, low)
+    assert steps.reasons == {"low": "Unschedulable"}
+    bind = steps.later(20.0).see(node("gpu", labels={"gpu": "yes"})).only(Bind)
+    steps.step(Outcome(bind, WriteError.UNAVAILABLE)).see(queued("high", priority=9, created=1.0))
+    assert steps.bound == {"low": "gpu", "high": "n"}
+    assert steps.reasons == {"low": "SchedulingGated"}
+
+
+# pods that somebody else lets go
+
+
+def let_go_by_another():
+    """A pod that waited longer than reservations last when it was to reserve, and how it is without that removal."""
+    steps = Queues(settings=TIMES)
+    steps.now = 500.0
+    steps.see(queue("team", 1000), BIG, elsewhere("a"))
+    assert (steps.let_go, steps.reasons) == (["a"], {"a": "Unschedulable"})
+    return steps, steps.removal("a"), elsewhere("a", gated=False)
+
+
+def test_a_pod_that_somebody_else_lets_go_while_we_do_reserves_anew_before_others_start():
+    steps, removal, ungated = let_go_by_another()
+    steps.see(ungated, queued("b", created=1.0))
+    assert steps.removal("a").change == QueueReservation(500.0, (), True)
+    assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+    steps.step(Outcome(removal, WriteError.CONFLICT), Observed(queued("c", created=2.0)))
+    assert (steps.bound, steps.reasons) == ({}, {"c": "SchedulingGated"}), "that removal does not count any more"
+
+
+def test_a_pod_whose_removal_met_that_of_somebody_else_is_told_at_once_that_it_came_too_late():
+    steps, removal, ungated = let_go_by_another()
+    steps.step(Outcome(removal, WriteError.CONFLICT), Observed(queued("b", created=1.0)))
+    assert (steps.bound, steps.let_go) == ({"b": "n"}, []), "until then the pod is gated as before"
+    assert steps.see(ungated).reasons == {"a": "SchedulingGated"}, "no write failed, so it does not back off"
+
+
+def test_a_pod_that_is_let_go_with_an_earlier_time_than_the_last_one_written_reserves_anew_before_others_start():
+    """Its time was over, and it was to reserve again, before the first removal was seen."""
+    steps = Queues(queue("team", 1000), BIG, elsewhere("a"), settings=TIMES)
+    steps.later(250.0, TimerFired("scheduling"))
+    assert steps.removal("a").change == QueueReservation(250.0, ((0, QUEUE_GATE),), True)
+    steps.see(replace(elsewhere("a", gated=False), reserved_at=0.0), queued("b", created=1.0))
+    assert steps.removal("a").change == QueueReservation(250.0, (), True)
+    assert (steps.bound, steps.reasons) == ({}, {"b": "SchedulingGated"})
+
+
+def test_a_pod_that_somebody_else_lets_go_displaces_no_reservation_however_old_it_is():
+    first = replace(elsewhere("first", gated=False, created=50.0), reserved_at=60.0)
+    steps = Queues(settings=TIMES)
+    steps.now = 70.0
+    steps.see(queue("team", 1000), node("n"), first, elsewhere("old", created=1.0))
+    steps.see(elsewhere("old", gated=False, created=1.0))
+    assert (steps.let_go, steps.reasons) == ([], {})
+
+
+@pytest.mark.parametrize("group", [None, grouped("a").group], ids=["by itself", "whose PodGroup is not there"])
+def test_a_pod_that_is_found_without_a_time_reserves_from_then_on_and_not_for_ever(group):
+    """Somebody else removed its gate, or the process ended before it was bound, long after it was made."""
+    found, other = elsewhere("a", gated=False, group=group), queued("b", created=1.0)
+    steps = Queues(settings=TIMES)
+    steps.now = 500.0
+    steps.see(queue("team", 1000), BIG, found, other)
+    assert steps.removal("a").change == QueueReservation(500.0, (), True)
+    assert (steps.bound, steps.reasons["b"]) == ({}, "SchedulingGated")
+    fresh = Queues(settings=TIMES)
+    fresh.now = 599.0
+    fresh.see(queue("team", 1000), BIG, replace(found, reserved_at=500.0), other)
+    assert (fresh.bound, fresh.let_go) == ({}, [])
+    for each in (steps, fresh):
+        each.later(600.0 - each.now, TimerFired("scheduling"))
+        assert each.bound == {"b": "n"}
+
+
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN, WriteError.REFUSED])
+def test_a_time_that_could_not_be_noted_counts_and_is_sent_again(trouble):
+    steps = Queues(settings=TIMES)
+    steps.now = 500.0
+    steps.see(queue("team", 1000), BIG, elsewhere("a", gated=False))
+    noted = steps.removal("a")
+    steps.step(Outcome(noted, trouble), Observed(queued("b", created=1.0)))
+    assert (steps.let_go, steps.reasons) == ([], {"b": "SchedulingGated"}), "not before a back-off"
+    assert steps.later(2.0, TimerFired("scheduling")).removal("a") == noted
 
 
 # nodes

@@ -392,3 +392,10 @@ def test_a_reservation_gives_way_as_soon_as_a_pod_leaves_whose_capacity_is_kept_
     assert steps.reasons == {"mine": "SchedulingGated", "held": "Unschedulable"}
     steps.see(replace(old, deleted=30.0))
     assert steps.reasons.get("held") == "SchedulingGated"
+
+
+def test_nothing_is_kept_from_a_pod_for_the_gang_that_it_leaves_when_its_queue_comes():
+    """The gang's entry is moved before it is made anew: it still shows the pod as its oldest, with its priority."""
+    steps = Queues(BIG, replace(pod_group(members=1), priority=10), oldest := grouped("a"))
+    steps.later(20.0, Observed(replace(oldest, group=None)), Observed(queue("team", 1000)))
+    assert steps.bound == {"a": "n"}

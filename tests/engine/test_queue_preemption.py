@@ -91,6 +91,35 @@ def test_an_eviction_whose_answer_is_lost_is_sent_again():
     assert evicted(steps.later(5)) == ["low"]
 
 
+# pods that did not ask for the gate: nobody leaves unless a node fits them then
+
+
+def ungated(name, cpu=1000, zone="", **fields):
+    made = pod(name, cpu, annotations={"scheduling.volcano.sh/queue-name": "team"}, **fields)
+    return replace(made, shape=replace(made.shape, node_selector=(("zone", zone),))) if zone else made
+
+
+def test_a_pod_that_keeps_nothing_preempts_in_its_queue_once_a_node_comes_that_fits_it():
+    steps = Steps(queue("team", 1000), BIG, running("low"), ungated("high", zone="b", priority=10))
+    assert evicted(steps) == [], "it could not use what is left to it"
+    assert evicted(steps.later(20).see(node("m", cpu=4000, labels={"zone": "b"}))) == ["low"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(ungated("first", zone="c", priority=10), id="that no node fits"),
+        pytest.param(ungated("first", priority=10, preempts=False), id="that never preempts"),
+    ],
+)
+def test_a_pod_preempts_in_its_queue_also_if_it_waits_with_another(first):
+    steps = Steps(
+        queue("team", 1000), BIG, running("low"), first, ungated("second", zone="b", priority=10, created=1.0)
+    )
+    assert evicted(steps) == []
+    assert evicted(steps.later(20).see(node("m", cpu=4000, labels={"zone": "b"}))) == ["low"]
+
+
 # between queues
 
 

@@ -138,6 +138,20 @@ def test_a_pod_that_is_refused_again_and_again_rests_longer_each_time_up_to_the_
     assert rests == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
+def test_after_a_long_rest_refusals_are_counted_anew():
+    """Otherwise who has waited long would back off longer than who came just now, and be passed by it."""
+    queue = queue_of(pod("a"))
+    for now in (0.0, 1.0, 3.0):
+        refuse_all(queue, now)
+        queue.wake(ROOM, now)
+        queue.flush_backoff(queue.next_deadline())
+    queue.add(pod("late", cpu=2))
+    refuse_all(queue, 30.0)
+    queue.wake(ROOM, 30.0)
+    queue.flush_backoff(31.0)
+    assert popped(queue) == ["a", "late"]
+
+
 def test_newcomers_do_not_prolong_the_rest_of_those_before():
     queue = queue_of(pod("a"))
     refuse_all(queue, now=0.0)

@@ -31,7 +31,7 @@ class PodEquivalenceClass:
 
     def __init__(self) -> None:
         self.wake_on: frozenset[ClusterEvent] = frozenset()
-        self.refusals = 0  # in a row
+        self.refusals = 0  # in a row; after a rest as long as the longest backoff they are counted anew
         self.not_before = 0.0
         self.probe: Key | None = None
         self._members: dict[Key, QueuedPodInfo] = {}
@@ -203,12 +203,12 @@ class PodQueue:
     def update(self, pod: Pod) -> None:
         """The pod's own entry, if it has one, stays where it is and shows the node that the pod is nominated to.
 
-        Unless its demand changed, which is for `add` to see, it shows the pod as it is now.
+        Unless its demand changed, which is for `add` to see, it shows the pod as it is now; a gated one always does.
         """
         known = self._infos.get(pod.key)
         if known is not None and known.pod.uid == pod.uid:
             nominated = structs.replace(known.pod, nominated=pod.nominated)
-            known.pod = pod if same_demand(nominated, pod) else nominated
+            known.pod = pod if known.queue is QueueName.GATED or same_demand(nominated, pod) else nominated
 
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
@@ -241,14 +241,15 @@ class PodQueue:
         for alike in self._classes.values():
             alike.sort()
 
-    def back_off(self, key: Key, now: float) -> None:
-        """Moves an unschedulable entry to backoff: a write of the preemption on its behalf failed."""
+    def back_off(self, key: Key, now: float, failures: int = 1) -> None:
+        """Moves an unschedulable entry to backoff: so many writes on its behalf failed; 0: the object had changed."""
         info = self._infos.get(key)
         if info is None or info.queue is not QueueName.UNSCHEDULABLE:
             return
         self.delete(key)
-        info.failures += 1
-        self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
+        info.failures += failures
+        after = self._backoff.after(max(info.failures, 1))
+        self._push_backoff(info, now + after, QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
 
     def add_gated(self, pod: Pod, wake_on: frozenset[ClusterEvent] = frozenset(), plugin: str = "") -> None:
         """Adds the pod to the gated queue. The plugin that holds it is asked again on `wake_on`."""
@@ -392,7 +393,8 @@ class PodQueue:
         alike = self._classes.setdefault(info.equivalence, PodEquivalenceClass())
         was_probe = alike.probe == info.key
         if was_probe or not alike.refusals:
-            alike.refusals += 1
+            rested = now >= alike.not_before + self._backoff.limit
+            alike.refusals = 1 if rested else alike.refusals + 1
             alike.not_before = now + self._backoff.after(alike.refusals)
         if was_probe:
             alike.probe = None

@@ -65,7 +65,7 @@ def explain_pod(objects: Iterable[Object], settings: Settings, key: Key, now: fl
     for _ in plane.decide(now):
         pass
     capacity = plane.queue_capacity
-    queue, node = capacity.queue_of(pod), capacity.node(capacity.queue_of(pod))
+    queue, node = capacity.queue_of(pod), capacity.usage.node(capacity.queue_of(pod))
     path = list(node.path()) if node is not None else []
     names = {level.name for level in path} - {"root"} or {queue}
     entry = journal.last(key)
@@ -75,7 +75,7 @@ def explain_pod(objects: Iterable[Object], settings: Settings, key: Key, now: fl
     ahead = [
         AheadReservation(_named(each.pod.key), each.queue, _texts(each.pod.shape.requests), each.since(now))
         for each in capacity.reservations.in_order(capacity.in_force.values())
-        if each.pod.key != key and _shares(capacity.node(each.queue), names)
+        if each.pod.key != key and _shares(capacity.usage.node(each.queue), names)
     ]
     levels = [
         QueueLevel(

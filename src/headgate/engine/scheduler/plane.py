@@ -143,7 +143,7 @@ class SchedulerPlane:
             work=self._work,
         )
         self._queue_preemption = QueuePreemptStage(
-            units, self._queue_capacity, self._preempt, preempting, keeps=self._gates.keeps
+            units, self._queue_capacity, self._preempt, self._gates.keeps, self._place.equivalence
         )
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
@@ -200,6 +200,8 @@ class SchedulerPlane:
         yield from self._schedule(now)
         while self._reservations_changed(now):
             yield from self._schedule(now)
+        if self._queue_capacity.reservations.undated:
+            yield from self._note_times(now)
         if self._pre_enqueue.released:
             yield from self._pre_enqueue.report_queued()
         if self._pre_enqueue.newly_gated:
@@ -245,15 +247,18 @@ class SchedulerPlane:
         return any(self._queue.queue_of(entry) is QueueName.ACTIVE for entry in entries)
 
     def _reservations_changed(self, now: float) -> bool:
-        """Activates the pods whose reservation came into force or lost it: what is said of them is outdated."""
+        """Activates the pods whose reservation came into force or lost it: what is said of them is outdated.
+
+        A gang may have lost it by a write of its own that failed: then it backs off first.
+        """
         if not self._queue_capacity.in_use:
             return False
         self._queue_capacity.refresh(now)
         active = self._queue.sizes[QueueName.ACTIVE]
         changed, self._queue_capacity.changed = self._queue_capacity.changed, {}
-        pods = [pod for key in changed if (pod := self._cache.pods.get(key)) is not None]
-        entries = dict.fromkeys(self._gangs.queue_key(pod) for pod in pods)
-        waiting = [entry for entry in entries if self._queue.waits_refused(entry)]
+        pods = [(pod, lost) for key, lost in changed.items() if (pod := self._cache.pods.get(key)) is not None]
+        entries = [(entry := self._gangs.queue_key(pod), lost and entry == pod.key) for pod, lost in pods]
+        waiting = [entry for entry, lost in entries if lost or self._queue.waits_refused(entry)]
         for entry in waiting:
             self._queue.activate(entry)
         if self._queue_capacity.given_up:
@@ -312,16 +317,19 @@ class SchedulerPlane:
         return effects
 
     def _removal_answered(self, patch: PatchSpec, outcome: Outcome, now: float) -> list[Effect]:
-        """A pod whose gates were not removed is gated as before, and tried again after a back-off."""
+        """A pod whose gates were not removed is gated as before, and tried again after a back-off.
+
+        After a conflict it is not as it was observed last: no write failed, and what is observed next may end that.
+        """
         failed = self._gates.removals.answer(patch, outcome.trouble, now)
         if failed is None or outcome.trouble is WriteError.GONE:
             return []
-        return self._gated_again(failed, now)
+        return self._gated_again(failed, now, failures=outcome.trouble is not WriteError.CONFLICT)
 
-    def _gated_again(self, failed: Pod, now: float) -> list[Effect]:
+    def _gated_again(self, failed: Pod, now: float, failures: int = 1) -> list[Effect]:
         effects = self._absorb.observe(failed, now)
         entry = self._gangs.queue_key(failed)
-        self._queue.back_off(entry, now)
+        self._queue.back_off(entry, now, failures)
         info = self._queue.get(entry)
         if info is not None and info.queue is QueueName.BACKOFF:
             self._queue_capacity.keeps_place(info.pod)
@@ -501,23 +509,36 @@ class SchedulerPlane:
                 self._gangs.ready(pod)
         return effects
 
+    def _note_times(self, now: float) -> Iterator[Effect]:
+        """Has pods that were let go without a time, and get no node in this step, reserve capacity from now on."""
+        removals = self._gates.removals
+        for key in self._queue_capacity.reservations.take_undated():
+            yield removals.reserve(self._cache.pods[key], now)
+            pod = self._cache.pods[key] = removals.without_gates(self._cache.pods[key])
+            self._queue_capacity.waits(pod)
+            yield from self._pre_enqueue.enqueue(pod, now)
+        self._queue_capacity.refresh(now)
+
     def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting on nodes."""
         info, not_now = deferred.info, deferred.not_now
         info.attempts += 1
         is_short = self._queue_capacity.is_short(deferred.stage, not_now)
         self._work.refused(info.pods, as_another=not is_short)
-        self._queue.set_equivalence(info, deferred.equivalence)
+        alike, wake_on, pods = deferred.equivalence, not_now.wake_on, self._gangs.pods_of(info)
+        if is_short:
+            alike = alike, self._queue_preemption.equivalence(info, pods)
+        self._queue.set_equivalence(info, alike)
         info.rejected_by = (deferred.stage,)
         self._metrics.attempted(info, AttemptResult.UNSCHEDULABLE, info.pods)
-        self._queue.add_unschedulable(info, not_now.wake_on, now)
-        effects, pods = list[Effect](), self._gangs.pods_of(info)
-        effects += self._preempt.cancel_for(pods)
+        effects: list[Effect] = [*self._preempt.cancel_for(pods)]
         if is_short:
             made = self._queue_preemption.run(info, pods, self._gangs.needed(info), not_now.equivalence, now)
             effects += made.effects
+            wake_on |= made.wake_on
             if made.says:
                 not_now = structs.replace(not_now, message=f"{not_now.message}; {made.says}")
+        self._queue.add_unschedulable(info, wake_on, now)
         for pod in pods:
             if deferred.stage == self._queue_capacity.name and not_now.reason != reason_for(pod):
                 said = structs.replace(not_now, reason=reason_for(pod))  # of a gang some may have asked for the gate

@@ -25,11 +25,15 @@ from headgate.model.effects import Effect, EmitEvent, Evict, Nomination, PatchSt
 from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
+from headgate.placement.filters import ON_ROOM
 from headgate.placement.placer import Placer
 from headgate.preemption.search import Plan, Preemption, Preemptor
 from headgate.preemption.units import Unit
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import PodQueue, QueuedPodInfo
+
+ON_ANY_NODE = ON_ROOM | {ClusterEvent.CLAIMS_CHANGED}
+"""What may have a node fit a pod that none fits."""
 
 
 class AwaitedVictims:
@@ -461,18 +465,18 @@ class PreemptStage:
                 yield evict
         self._awaited.expect(entry, victims)
 
-    def fits_without(self, info: QueuedPodInfo, units: Iterable[Unit], now: float) -> bool:
-        """Whether nodes fit the entry once these pods are gone, by preemption if need be."""
+    def refused_without(self, info: QueuedPodInfo, units: Iterable[Unit], now: float) -> frozenset[ClusterEvent] | None:
+        """None if nodes fit the entry once these pods are gone, by preemption if need be; else what may change that."""
         preemptor = self._place.preemptor(info)
         if preemptor is None:
-            return False
+            return ON_ANY_NODE
         victims = [there for unit in units for pod in unit.pods for there in self._running_there(pod)]
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
         found = self._search.plan(preemptor, self._place.placer(info), now)
         for pod in victims:
             self._nodes.charge(pod, pod.node)
-        return isinstance(found, Plan)
+        return None if isinstance(found, Plan) else ON_ANY_NODE | found.wake_on
 
     def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
         """Withdraws lower-priority nominations to the same nodes."""

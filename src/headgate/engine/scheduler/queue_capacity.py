@@ -10,10 +10,9 @@ two reservations can wait for each other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
 import msgspec
-from msgspec import Struct
 
 from headgate.engine.metrics import Number
 from headgate.engine.scheduler.cache import ClusterCache
@@ -23,6 +22,7 @@ from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.engine.scheduler.queue_lines import QueueLines, UnplacedEntries, UnplacedEntry
 from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
 from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, reserved_in
+from headgate.engine.scheduler.queue_usage import PodUse, QueueUsage
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import GroupKey, Pod
@@ -37,26 +37,16 @@ from headgate.model.volcano import (
 )
 from headgate.preemption.volcano import Use, may_reclaim, remove
 from headgate.queueing.queue import QueuedPodInfo, QueueOrder
-from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
+from headgate.quota.volcano import NO_SHARE, VolcanoQueueNode
 
 _NAMES = frozenset({*QUEUE_ANNOTATIONS, *QUEUE_GATES})  # by these annotations a pod is in a queue
 
 
-class PodUse(Struct, frozen=True):
-    """What a pod on a node uses of its queue."""
-
-    queue: str
-    requests: Resources
-
-
-class FirstRefused(Struct, frozen=True):
-    """The first of the unplaced entries of a queue that it does not allow any more; None if it allows all of them."""
-
-    entry: UnplacedEntry | None = None
-
-
 class QueueCapacity:
-    """`changed` names the pods whose reservation came into force or lost it: they are to be tried again."""
+    """`changed` names the pods whose reservation came into force or lost it: they are to be tried again.
+
+    The value says whether one lost what it had: it is told so at once, also while it backs off after a failed write.
+    """
 
     name = "QueueCapacity"
 
@@ -75,29 +65,23 @@ class QueueCapacity:
         self._nominated = cache.nominations.pods
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
-        self._tree = QueueTree(())
-        self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
-        self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
-        self.use_changes = 0  # how often the use or the limits of a queue changed
-        self.reservations = QueueReservations(timeout, self._needed, self._changing)
+        self.usage = QueueUsage(self._queues, self._outdated)
+        self.reservations = QueueReservations(timeout, self._needed, self.usage.changing)
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
-        self._unplaced = UnplacedEntries()  # and those that no node fits and that reserve nothing
+        self._unplaced = UnplacedEntries(self._is_refused)  # and those that no node fits and that reserve nothing
         self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had, self.within_deserved)
+        self.may_evict = self._claims.may_evict
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
-        self._leaving: dict[Key, PodUse] = {}  # of pods on nodes, those being deleted
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
-        self._first_refused: dict[str, FirstRefused] = {}  # by queue, of the unplaced, until something changes
-        self.changed: dict[Key, None] = {}
+        self.changed: dict[Key, bool] = {}
         self._sharing = False  # whether a queue deserves something
         self.share_changes = 0
         self._shares: dict[Hashable, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
-        self.touched: dict[str, None] = {}  # queues whose use has changed
-        self._tree_stale = True
         self._stale = False
         self.given_up = False  # whether what was kept for a pod is free because no node fits that pod
         self._weighed = False  # whether what was answered may be different now, for pods that wait for their victims
@@ -114,12 +98,12 @@ class QueueCapacity:
         """Takes in a queue that was `known` as another before; what its status counts decides nothing."""
         if known is None or known.limits != found.limits:
             self.queues_changed()
-        self.touched[found.name] = None
+        self.usage.touched[found.name] = None
 
     def queues_changed(self) -> None:
         """A queue has another limit, place or state, or is new or gone."""
-        self.in_use = self._tree_stale = True
-        self.use_changes += 1
+        self.in_use = True
+        self.usage.queues_changed()
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
         self._note(ClusterEvent.CANDIDATES_CHANGED)
 
@@ -132,7 +116,7 @@ class QueueCapacity:
         self._stale |= self.reservations.any_of_groups
 
     def lose(self, queue: str) -> None:
-        self.touched[queue] = None
+        self.usage.touched[queue] = None
         self.queues_changed()
 
     def queue_of(self, pod: Pod) -> str:
@@ -156,8 +140,9 @@ class QueueCapacity:
         queue = self.queue_of(info.pod)
         info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
-        if info.pod.key not in self._known:
-            return  # the entry of a gang whose oldest member is gone: it is about to be made anew
+        known = self._known.get(info.pod.key)
+        if known is None or (info.group is not None and known.group != info.group):
+            return  # the entry of a gang whose oldest member is gone or has left it: it is about to be made anew
         if queue and self._claims.enter(info, queue):
             self._weigh_again()
         elif not queue and info.pod.key in self._claims:
@@ -169,7 +154,7 @@ class QueueCapacity:
         info.sharing = queue if self._sharing else ""
 
     def share_of(self, queue: str, first: Key) -> tuple[int, ...]:
-        node = self._tree.get(queue)
+        node = self.usage.tree.get(queue)
         known = queue if first not in self.in_force else (queue, first)
         if node is not None and known not in self._shares:
             own = [each.pod.shape.requests for each in self._with(first) if each.queue == queue]
@@ -198,7 +183,7 @@ class QueueCapacity:
         first = min(pods, key=lambda pod: (pod.created, pod.key))
         queue = self.queue_of(first)
         for pod in pods:
-            self._drop_unplaced(pod.key)
+            self._unplaced.drop(pod.key)
         new = [pod.shape.requests for pod in pods if pod.key not in self.in_force]
         if not queue or not new:
             return
@@ -209,15 +194,10 @@ class QueueCapacity:
             requests = Resources.of({name: max(requests[name], least[name]) for name in names})
         devices = any(claim.kind is Kind.DEVICE_CLAIM for claim in first.shape.claims)
         self._unplaced.put(UnplacedEntry(tuple(pods), first, queue, requests, devices))
-        self._first_refused.pop(queue, None)
-
-    def _drop_unplaced(self, pod: Key) -> None:
-        if queue := self._unplaced.drop(pod):
-            self._first_refused.pop(queue, None)
 
     def _may_displace(self, pod: Pod, queue: str) -> bool:
         """Whether a pod that waits may keep others from reserving: those of its queue, or that have too much."""
-        node = self._tree.get(queue)
+        node = self.usage.tree.get(queue)
         if node is not None and node.queue.deserved.items:
             return bool(self.in_force)
         return any(each.queue == queue and each.pod.priority < pod.priority for each in self.in_force.values())
@@ -238,7 +218,7 @@ class QueueCapacity:
 
     def _forget_answers(self) -> None:
         self._answers.clear()
-        self._first_refused.clear()
+        self._unplaced.forget_answers()
         self._claims.reservations_changed()
 
     def recheck_nominated(self, now: float) -> None:
@@ -248,7 +228,7 @@ class QueueCapacity:
         for pod in list(self._nominated.values()) if weighed else ():
             pods = self._waiting(pod) if self.queue_of(pod) else ()
             if pods and self.check(pods, len(pods)) is not None:
-                self.changed[pod.key] = None
+                self.changed.setdefault(pod.key, False)
 
     def take_reordered(self) -> bool:
         """Whether priorities of queues, or whether they take turns by share, have changed since the last call."""
@@ -256,7 +236,7 @@ class QueueCapacity:
         return reordered
 
     def charge(self, pod: Pod) -> None:
-        known = self._use.get(pod.key)
+        known = self.usage.of_pods.get(pod.key)
         if self.in_use and (pod.key in self._asked or pod.key in self._claims):
             self.stops_waiting(pod.key)
         if known is None and not pod.annotations and pod.group is None:
@@ -275,19 +255,19 @@ class QueueCapacity:
         self._drop(pod.key)
         if not queue:
             return
-        self._use[pod.key] = use
-        self._pods.setdefault(queue, {})[pod.key] = None
-        self.use_changes += 1
-        self._add(use)
+        self._weigh_again()
+        self.usage.put(pod.key, use)
+        self._rank_again(queue)
         self._candidates_changed()
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
         self._stale |= self.reservations.has_group(pod.group)  # fewer of the others start together
+        self._begins(pod)
         self._note_leaving(pod)
 
     def _note_leaving(self, pod: Pod) -> None:
         if pod.deleted is not None:
             self.leaves(pod.key)
-        elif self._leaving.pop(pod.key, None) is not None:
+        elif self.usage.stays(pod.key):
             self._weigh_again()
 
     def release(self, pod: Key) -> None:
@@ -300,15 +280,13 @@ class QueueCapacity:
         """The pod waits for its queue no longer, so nobody waits behind it or for it."""
         self._asked.pop(pod, None)
         if pod in self._unplaced.entries:
-            self._drop_unplaced(pod)
+            self._unplaced.drop(pod)
         self._passes(pod)
         self._gives_up(pod)
 
     def leaves(self, pod: Key) -> None:
         """The pod is being evicted: what it uses will be free."""
-        use = self._use.get(pod)
-        if use is not None and self._leaving.get(pod) != use:
-            self._leaving[pod] = use
+        if self.usage.leaves(pod):
             self._stale |= bool(self.in_force) and bool(self._lines.refused)  # more may be kept from reservations
             self._weigh_again()
 
@@ -319,7 +297,7 @@ class QueueCapacity:
 
     def candidate_changed(self, pod: Pod) -> None:
         """The running pod has another priority or gang: whoever waits for its queue may be able to preempt it now."""
-        if pod.key in self._use:
+        if pod.key in self.usage.of_pods:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def _candidates_changed(self) -> None:
@@ -336,62 +314,46 @@ class QueueCapacity:
         queue = self.queue_of(pod)
         if (asked is not None and asked != queue) or self._claims.queue_of(pod.key) not in ("", queue):
             self.stops_waiting(pod.key)
-            self.changed[pod.key] = None
+            self.changed.setdefault(pod.key, False)
         if not queue or pod.gates or not opted_in(pod):
             if known is not None and self._drop(pod.key):
                 self._freed()
             return
         found = QueueReservation(pod, queue)
         if known is not None and known.same_as(found):
+            self._stale |= known.pod.reserved_at != pod.reserved_at
             self.reservations.put(found)
             return
         if known is not None and self._drop(pod.key):
             self._freed()
         self.reservations.put(found)
         whole = pod.group is None or len(self.reservations) == len(self.in_force) + 1  # no member has lost it
-        if pod.key in self._fitting and pod.key not in self._use and whole:
+        if pod.key in self._fitting and pod.key not in self.usage.of_pods and whole:
             self.reservations.put_in_force(found)
+            self._begins(pod)
             self._weigh_again()
             self._candidates_changed()
             self._rank_again(queue)
         else:
+            self.changed.setdefault(pod.key, False)
             self._stale = True
 
     def _drop(self, pod: Key) -> bool:
         """Whether the pod used or reserved anything; it does no longer."""
-        use = self._use.pop(pod, None)
-        self._leaving.pop(pod, None)
-        reserving = self.reservations.drop(pod)
+        use, reserving = self.usage.drop(pod), self.reservations.drop(pod)
         if reserving is not None:
             self._rank_again(reserving.queue)
             self._stale |= self.reservations.has_group(reserving.pod.group)  # the others may be too few
         if use is not None:
-            self.use_changes += 1
-            self._pods[use.queue].pop(pod)
-            if not self._pods[use.queue]:
-                del self._pods[use.queue]
-            self._remove(use)
+            self._weigh_again()
+            self._rank_again(use.queue)
         return use is not None or reserving is not None
 
-    def _add(self, use: PodUse) -> None:
-        self._weigh_again()
-        if (node := self._changing(use.queue)) is not None:
-            node.add(use.requests)
-            self._rank_again(use.queue)
-
-    def _remove(self, use: PodUse) -> None:
-        self._weigh_again()
-        if (node := self._changing(use.queue)) is not None:
-            node.remove(use.requests)
-            self._rank_again(use.queue)
-
-    def _changing(self, queue: str) -> VolcanoQueueNode | None:
-        """The queue in the tree, of which other amounts are in use from now on; None if it is to be built anew."""
+    def _outdated(self) -> None:
+        """Other amounts of a queue are in use or reserved from now on."""
         self._forget_answers()
         self._shares.clear()
         self.share_changes += 1
-        self.touched[queue] = None
-        return None if self._tree_stale else self._tree.get(queue)
 
     # reservations in force
 
@@ -401,7 +363,7 @@ class QueueCapacity:
             self._claims.reservations_changed()  # who rests may rest no more
         self.now = self.reservations.now = now
         self._fitting.clear()
-        if self._tree_stale:
+        if self.usage.is_stale:
             self._rebuild()
         deadline = self.reservations.next_deadline
         if self._stale or (deadline is not None and deadline <= now):
@@ -413,16 +375,10 @@ class QueueCapacity:
         self._keeping = sharing or any(queue.guarantee.items for queue in self._queues.values())
         self._reordered |= priorities != self.reservations.priorities or sharing != self._sharing
         self.reservations.priorities, self._sharing = priorities, sharing
-        self._tree = self.reservations.tree = QueueTree(self._queues.values())
-        self._tree_stale = False
-        self._forget_answers()
-        self._shares.clear()
-        self.share_changes += 1
-        for use in self._use.values():
-            self._add(use)
+        self.usage.rebuild()
+        self.reservations.tree = self.usage.tree
         for held in self.in_force.values():
             self.reservations.reserve(held)
-        self.touched |= dict.fromkeys(self._queues)  # another place in the tree is another state, and other totals
         self._lines.form()
         self._stale = True
 
@@ -433,10 +389,12 @@ class QueueCapacity:
         units = self.reservations.settle(self._node_is_coming, self._is_kept_from if self._lines.refused else None)
         for unit in units:
             if self._settled_at < self.reservations.rests_until(unit) <= now:
-                self.changed.update((each.pod.key, None) for each in unit)
+                self.changed.update((each.pod.key, False) for each in unit)
         self._settled_at = now
         differ, reranked = before.keys() ^ self.in_force.keys(), beyond != self.reservations.beyond
-        self.changed.update(dict.fromkeys(sorted(differ)))
+        self.changed.update((pod, pod in before) for pod in sorted(differ))
+        for gained in self.in_force.keys() - before.keys():
+            self._begins(self.in_force[gained].pod)
         self._weigh_again()
         if differ or reranked:
             self._candidates_changed()
@@ -449,19 +407,19 @@ class QueueCapacity:
 
     def _kept_from_started(self, pod: Pod, queue: str, among: Container[Key] | None = None) -> KeptCapacity | None:
         """What is kept from a pod whose reservation is in force, once it uses that capacity."""
-        node, requests = self._tree.get(queue), pod.shape.requests
+        node, requests = self.usage.tree.get(queue), pod.shape.requests
         if node is None:
             return None
         node.unreserve(requests)
         node.add(requests)
-        kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going, among)
+        kept = self._claims.kept_from(pod, (node, requests), self.usage.tree, self.usage.going, among)
         node.remove(requests)
         node.reserve(requests)
         return kept
 
     def _rank_again(self, queue: str) -> None:
         """Other reservations of this queue, or of one above it, may be within what their queue deserves now."""
-        if self._keeping and not self._tree_stale and len(self.reservations):
+        if self._keeping and not self.usage.is_stale and len(self.reservations):
             self._stale |= self.reservations.rank_differently(queue)
 
     def _needed(self, group: GroupKey) -> int:
@@ -469,7 +427,7 @@ class QueueCapacity:
         members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
         described = self._groups.describe(members[0]) if members else None
         gang = described.group.gang if isinstance(described, Described) else None
-        there = sum(pod.key in self._use and pod.deleted is None for pod in members)
+        there = sum(pod.key in self.usage.of_pods and pod.deleted is None for pod in members)
         return gang.min_count - there if gang is not None else 0
 
     def expired(self, pod: Pod) -> NotNow | None:
@@ -486,7 +444,7 @@ class QueueCapacity:
         """
         uses: list[Use] = []
         for pod in pods:
-            node = self._tree.get(self.queue_of(pod))
+            node = self.usage.tree.get(self.queue_of(pod))
             if node is None or not node.queue.is_open or self.reservations.has_had(pod) or node.refuses_devices(pod):
                 return None
             uses.append((node, pod.shape.requests))
@@ -504,7 +462,7 @@ class QueueCapacity:
     # the decision
 
     def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
-        if self._stale or self._tree_stale:
+        if self._stale or self.usage.is_stale:
             self.refresh(self.now)
         taken: list[Use] = []
         displaced: dict[Key, QueueReservation] = {}
@@ -532,7 +490,7 @@ class QueueCapacity:
 
     def _of_whole_gang(self, refused: NotNow, pods: Sequence[Pod]) -> NotNow:
         """The same with the numbers of all that start together, of which none is in use or reserved."""
-        node = self._tree.get(str(refused.numbers.get("queue")))
+        node = self.usage.tree.get(str(refused.numbers.get("queue")))
         if node is None or "level" not in refused.numbers:
             return refused
         new = [pod.shape.requests for pod in pods if pod.key not in self.in_force]
@@ -564,27 +522,34 @@ class QueueCapacity:
         return found
 
     def _waits_in_line(self, first: Pod, queue: str, order: QueueOrder) -> None:
-        if first.key in self._unplaced.entries:
-            self._drop_unplaced(first.key)
+        self._unplaced.drop(first.key)
         if self._lines.refuse(first, queue, order):
             self._stale |= self._may_displace(first, queue)
 
     def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
         wanted = self._least_of_group(pod) if pod.group is not None and not allowed else None
-        node = self._tree.get(queue) if wanted is not None else None
+        node = self.usage.tree.get(queue) if wanted is not None else None
         if wanted is None or pod.group is None or node is None or node.fits(wanted):
             return None
         return RefusedPod(pod, queue, allowed, (queue, pod.group.workload)).group_short(node.shortage(wanted))
 
     def _least_of_group(self, pod: Pod) -> Resources | None:
         """The minResources of its group, if there are any and nothing of it runs or reserves yet."""
+        least = self._min_resources(pod)
+        members = self._groups.pods_of(pod.group.workload) if least is not None and pod.group is not None else ()
+        started = any(member.key in self.usage.of_pods or member.key in self.in_force for member in members)
+        return None if started else least
+
+    def _min_resources(self, pod: Pod) -> Resources | None:
         workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
-        if workload is None or workload.volcano is None or not workload.volcano.min_resources.items:
-            return None
-        members = self._groups.pods_of(workload.key)
-        started = any(member.key in self._use or member.key in self.in_force for member in members)
-        return None if started else workload.volcano.min_resources
+        least = workload.volcano.min_resources if workload is not None and workload.volcano is not None else None
+        return least if least is not None and least.items else None
+
+    def _begins(self, pod: Pod) -> None:
+        """The pod runs or reserves: the others of its group wait for its minResources no longer."""
+        if self._min_resources(pod) is not None:
+            self._note(ClusterEvent.MEMBERS_CHANGED)
 
     def _refusal(
         self,
@@ -598,7 +563,7 @@ class QueueCapacity:
     ) -> NotNow | None:
         """Why the queue has no capacity for the first on top of those `taken`; otherwise it is taken too."""
         pod = pods[0]
-        node, alike = self._tree.get(queue), self._alike(pod, queue)
+        node, alike = self.usage.tree.get(queue), self._alike(pod, queue)
         if not taken and (known := self._answers.get(alike)) is not None:
             return known if known.allowed == allowed else msgspec.structs.replace(known, allowed=allowed)
         says = RefusedPod(pod, queue, allowed, alike)
@@ -620,7 +585,7 @@ class QueueCapacity:
             refused = says.short(node.shortage(requests), reclaims=may_reclaim([(node, requests)]))
         else:
             node.add(requests)
-            kept = self._claims.kept_from(pod, (node, requests), self._tree, self._going)
+            kept = self._claims.kept_from(pod, (node, requests), self.usage.tree, self.usage.going)
             if kept is None:
                 taken.append((node, requests))
                 return None
@@ -636,25 +601,13 @@ class QueueCapacity:
 
         It is asked again, unless it is only on top of those `taken`, which may find no node either.
         """
-        first = self._first_refused.get(node.name) if not taken else None
-        if first is None:
-            first = self._first_unplaced_refused(node)
-            if not taken:
-                self._first_refused[node.name] = first
-        entry = first.entry
+        entry = self._unplaced.first_refused_now(node) if taken else self._unplaced.first_refused(node)
         if entry is None or not entry.place[0] < order or self._start_together(pod, entry.first.key):
             return None
         if not taken:
             self._waits_in_line(entry.first, node.name, entry.place[0])
-            self.changed[entry.first.key] = None
+            self.changed.setdefault(entry.first.key, False)
         return entry.first.key
-
-    def _first_unplaced_refused(self, node: VolcanoQueueNode) -> FirstRefused:
-        unplaced = self._unplaced.of(node.name)
-        limits_devices = any(level.device_limit for level in node.path())
-        if unplaced is None or (not limits_devices and node.fits(unplaced.largest())):
-            return FirstRefused()
-        return FirstRefused(next((each for each in unplaced.firsts() if self._is_refused(each, node)), None))
 
     def _is_refused(self, entry: UnplacedEntry, node: VolcanoQueueNode) -> bool:
         """Whether the queue has no capacity for these pods any more, also without the reservations after theirs."""
@@ -680,10 +633,6 @@ class QueueCapacity:
         alike = self._alike(pod, queue)
         self._kept[alike] = kept
         return RefusedPod(pod, queue, allowed, alike).kept(kept, self.queue_of(kept.pods[0]))
-
-    def _going(self) -> list[Use]:
-        found = [(self._tree.get(use.queue), use.requests) for use in self._leaving.values()]
-        return [(node, requests) for node, requests in found if node is not None]
 
     def _displace(self, pods: Sequence[Pod], node: VolcanoQueueNode, displaced: dict[Key, QueueReservation]) -> bool:
         """Whether the first of these pods, which start together, fits once all reservations after it are set aside.
@@ -742,24 +691,14 @@ class QueueCapacity:
             self._lines.refuse(pod, queue, QueuedPodInfo(pod).order)
 
     def _is_fifo(self, queue: str) -> bool:
-        node = self._tree.get(queue)
+        node = self.usage.tree.get(queue)
         return node is not None and node.queue.dequeue is DequeueStrategy.FIFO
 
     # what is shown
 
-    def node(self, queue: str) -> VolcanoQueueNode | None:
-        return self._tree.get(queue)
-
     def is_short(self, stage: str, not_now: NotNow) -> bool:
         """Whether this stage said so because a queue has too little capacity, which victims can give back."""
         return stage == self.name and not not_now.numbers.keys().isdisjoint(("level", "keptFor"))
-
-    def nodes(self) -> Iterator[VolcanoQueueNode]:
-        return iter(self._tree)
-
-    def pods_of(self, queue: str) -> Iterable[Key]:
-        """The pods of this queue on nodes."""
-        return tuple(self._pods.get(queue, ()))
 
     def allows(self, pods: Sequence[Pod], needed: int) -> bool:
         """Whether the queues have capacity for so many pods of a group, and did not refuse them.
@@ -772,7 +711,7 @@ class QueueCapacity:
         new = [pod for pod in pods if pod.key not in self.in_force]
         missing, taken = needed - (len(pods) - len(new)), list[Use]()
         for pod in sorted(new, key=lambda pod: (bool(pod.gates), pod.created, pod.key)):
-            node = self._tree.get(self.queue_of(pod))
+            node = self.usage.tree.get(self.queue_of(pod))
             if len(taken) < missing and node is not None and node.fits(pod.shape.requests):
                 node.add(pod.shape.requests)
                 taken.append((node, pod.shape.requests))
@@ -781,10 +720,10 @@ class QueueCapacity:
 
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""
-        return queue in self._pods or any(each.queue == queue for each in self.in_force.values())
+        return self.usage.has_pods(queue) or any(each.queue == queue for each in self.in_force.values())
 
     def misplaced(self, queue: str) -> str:
-        return self._tree.misplaced.get(queue, "")
+        return self.usage.tree.misplaced.get(queue, "")
 
     def collect(self) -> Iterator[Number]:
         """Pods of each queue that reserve capacity of it, and that wait for some."""

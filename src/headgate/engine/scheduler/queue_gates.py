@@ -80,14 +80,17 @@ class GateRemovals:
         """Takes in the server's answer; returns the pod as it was observed last if its gates were not removed.
 
         After a lost answer a conflict may be our own removal: it stays assumed until the truth is observed. One that
-        did not arrive is not assumed, if the pod was to reserve capacity: it is decided anew, perhaps with a node.
+        did not arrive is not assumed, if the pod was to reserve capacity: it is decided anew, perhaps with a node. The
+        time of a pod without gates counts all the same, and is sent again.
         """
         key = patch.target.key
         flight, removed = self.writes.get(key), self.removed.get(key)
         if flight is None or removed is None or flight.write != patch:
             return None
         removed.doubtful |= trouble is WriteError.UNKNOWN
-        if trouble in RETRIABLE and (removed.doubtful or removed.at is None):
+        failed = trouble is not None and trouble is not WriteError.GONE
+        notes_time = isinstance(patch.change, QueueReservation) and not patch.change.gates
+        if (failed and notes_time) or (trouble in RETRIABLE and (removed.doubtful or removed.at is None)):
             self.writes.retry(key, patch, now)
         elif trouble is None or (trouble is WriteError.CONFLICT and removed.doubtful):
             self.writes.confirm(key)

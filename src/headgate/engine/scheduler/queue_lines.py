@@ -15,6 +15,7 @@ from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
 from headgate.model.resources import Resources
 from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
+from headgate.quota.volcano import VolcanoQueueNode
 
 
 class QueueLines:
@@ -50,10 +51,9 @@ class QueueLines:
             self._of_group[group].pop(pod)
             if not self._of_group[group]:
                 del self._of_group[group]
-        if queue not in self._lines:
-            return False
         if self.head(queue) is None:
-            del self._lines[queue]
+            self._lines.pop(queue, None)
+            return False
         return True
 
     def stands_elsewhere(self, pod: Key, queue: str, order: QueueOrder) -> bool:
@@ -115,27 +115,45 @@ class UnplacedEntries:
     Most of the time all of them would fit, which the largest request of each resource tells.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_refused: Callable[[UnplacedEntry, VolcanoQueueNode], bool]) -> None:
+        self._is_refused = is_refused  # whether the queue does not allow an entry any more
         self.entries: dict[Key, UnplacedEntry] = {}
         self._queues: dict[str, _UnplacedOfQueue] = {}
+        self._first_refused: dict[str, UnplacedEntry | None] = {}  # by queue, until something changes
 
     def put(self, entry: UnplacedEntry) -> None:
         self.drop(entry.first.key)
         self.entries[entry.first.key] = entry
         self._queues.setdefault(entry.queue, _UnplacedOfQueue()).put(entry)
+        self._first_refused.pop(entry.queue, None)
 
-    def drop(self, pod: Key) -> str:
-        """The pod has a node, is gone or waits for its queue; the queue, if it was among the unplaced of one."""
+    def drop(self, pod: Key) -> None:
+        """The pod has a node, is gone or waits for its queue, if it was among the unplaced of one."""
         entry = self.entries.pop(pod, None)
         if entry is None:
-            return ""
+            return
+        self._first_refused.pop(entry.queue, None)
         self._queues[entry.queue].drop(entry)
         if not self._queues[entry.queue].alike:
             del self._queues[entry.queue]
-        return entry.queue
 
-    def of(self, queue: str) -> _UnplacedOfQueue | None:
-        return self._queues.get(queue)
+    def forget_answers(self) -> None:
+        """Queues may allow others than before."""
+        self._first_refused.clear()
+
+    def first_refused(self, node: VolcanoQueueNode) -> UnplacedEntry | None:
+        """The first of this queue that it does not allow any more; None if it allows all of them."""
+        if node.name not in self._first_refused:
+            self._first_refused[node.name] = self.first_refused_now(node)
+        return self._first_refused[node.name]
+
+    def first_refused_now(self, node: VolcanoQueueNode) -> UnplacedEntry | None:
+        """The same on top of what is taken for the moment."""
+        unplaced = self._queues.get(node.name)
+        limits_devices = any(level.device_limit for level in node.path())
+        if unplaced is None or (not limits_devices and node.fits(unplaced.largest())):
+            return None
+        return next((each for each in unplaced.firsts() if self._is_refused(each, node)), None)
 
 
 class _UnplacedOfQueue:

@@ -41,6 +41,7 @@ class QueuePreemptionResult(Struct, frozen=True):
 
     says: str = ""
     effects: tuple[Effect, ...] = ()
+    wake_on: frozenset[ClusterEvent] = frozenset()  # what may change that nothing is done
 
 
 NOTHING = QueuePreemptionResult()
@@ -56,11 +57,11 @@ class QueueUnits:
     def reaches(self, preemptor: Preemptor) -> tuple[Reach, ...]:
         """Whom a preemptor that no node fits may evict: first by priority, then what other queues give back."""
         capacity = self._capacity
-        mine = capacity.node(capacity.queue_of(preemptor.pods[0])) if capacity.in_use else None
+        mine = capacity.usage.node(capacity.queue_of(preemptor.pods[0])) if capacity.in_use else None
         if mine is None:
             return (BY_PRIORITY,)
-        others = [node for node in capacity.nodes() if node is not mine]
-        pods = {pod for node in others for pod in capacity.pods_of(node.name)}
+        others = [node for node in capacity.usage.tree if node is not mine]
+        pods = {pod for node in others for pod in capacity.usage.pods_of(node.name)}
         if not pods:
             return (BY_PRIORITY,)
         needed = preemptor.pods[: max(1, preemptor.needed)]
@@ -86,7 +87,7 @@ class QueueUnits:
         return dict.fromkeys(charge[0] for charge in charges if charge is not None)
 
     def running(self, node: VolcanoQueueNode) -> Iterator[Pod]:
-        for key in self._capacity.pods_of(node.name):
+        for key in self._capacity.usage.pods_of(node.name):
             charge = self._cache.nodes.charge_of(key)
             if charge is not None:
                 yield charge[1]
@@ -114,58 +115,68 @@ class QueueUnits:
         return [each[1] for each in found if each is not None and each[1].group == gang and each[1].deleted is None]
 
     def _use(self, pod: Pod) -> Use | None:
-        node = self._capacity.node(self._capacity.queue_of(pod))
+        node = self._capacity.usage.node(self._capacity.queue_of(pod))
         return (node, pod.shape.requests) if node is not None else None
 
 
 class QueuePreemptStage:
-    """A search that found nothing is not repeated for pods alike until something changed."""
+    """A search that found nothing is not repeated for entries of the same class until something changed."""
 
     def __init__(
         self,
         units: QueueUnits,
         capacity: QueueCapacity,
         preempt: PreemptStage,
-        enabled: frozenset[str],
-        *,
         keeps: Callable[[Iterable[Pod]], bool],
+        alike_on_nodes: Callable[[QueuedPodInfo], Hashable],
     ) -> None:
         self._units = units
         self._capacity = capacity
         self._preempt = preempt
-        self._enabled = enabled  # the schedulerNames whose profile has preemption on
         self._keeps = keeps  # whether pods reserve what victims leave them, if no node fits
-        self._in_vain: dict[Hashable, None] = {}
+        self._alike_on_nodes = alike_on_nodes  # what an entry shares with others that fit the same nodes
+        self._in_vain: dict[Hashable, QueuePreemptionResult] = {}
         self._in_vain_at = -1
 
     def run(
         self, info: QueuedPodInfo, pods: list[Pod], needed: int, alike: Hashable, now: float
     ) -> QueuePreemptionResult:
-        """Evicts pods so that the first `needed` of these fit their queue, or says for whom they wait."""
-        if not all(pod.preempts and pod.scheduler_name in self._enabled for pod in pods):  # as for what is kept
+        """Evicts pods so that the first `needed` of these fit their queue, or says for whom they wait.
+
+        `alike`: what the entry shares with others that got the same answer of the queue.
+        """
+        if not self._may_evict(pods):
             return NOTHING
-        if self._in_vain_at != self._capacity.use_changes:
-            self._in_vain_at = self._capacity.use_changes
+        if self._in_vain_at != self._capacity.usage.changes:
+            self._in_vain_at = self._capacity.usage.changes
             self.forget_failed_searches()
         found_kept = self._capacity.kept_from(alike)
         kept = found_kept.wanted if found_kept is not None else ()
-        alike = (info.key if info.group is not None or alike is None else alike), bool(kept)
+        alike = info.equivalence, bool(kept)
         if alike in self._in_vain:
-            return NOTHING
+            return self._in_vain[alike]
         found = self._victims(pods[:needed], info.pod.priority, kept)
-        preemptor = Preemptor(info.group or info.pod.key, tuple(pods[:needed]), needed, info.pod.priority)
-        if found and not self._keeps(pods) and not self._preempt.fits_without(info, [each.unit for each in found], now):
-            found = None
-        if found is None:
-            self._in_vain[alike] = None
-            return NOTHING
+        units = [each.unit for each in found or ()]
+        refused = self._preempt.refused_without(info, units, now) if units and not self._keeps(pods) else None
+        if found is None or refused is not None:
+            return self._in_vain.setdefault(alike, QueuePreemptionResult(wake_on=refused or frozenset()))
         if not found:
             return QueuePreemptionResult("waiting for pods that are leaving")
-        effects = tuple(self._preempt.evict_units(info.key, preemptor, [each.unit for each in found], now))
-        for pod in (pod for each in found for pod in each.unit.pods):
+        preemptor = Preemptor(info.group or info.pod.key, tuple(pods[:needed]), needed, info.pod.priority)
+        effects = tuple(self._preempt.evict_units(info.key, preemptor, units, now))
+        for pod in (pod for unit in units for pod in unit.pods):
             self._capacity.leaves(pod.key)
-        leaving = sum(len(each.unit.pods) for each in found)
+        leaving = sum(len(unit.pods) for unit in units)
         return QueuePreemptionResult(f"preempting {leaving} pods for it", effects)
+
+    def equivalence(self, info: QueuedPodInfo, pods: Sequence[Pod]) -> Hashable:
+        """Tells entries apart that their queue answers alike, and for which victims help one and not the other."""
+        if not self._may_evict(pods):
+            return None
+        return "" if self._keeps(pods) else self._alike_on_nodes(info)
+
+    def _may_evict(self, pods: Iterable[Pod]) -> bool:
+        return all(map(self._capacity.may_evict, pods))
 
     def forget_failed_searches(self) -> None:
         self._in_vain.clear()
@@ -182,7 +193,7 @@ class QueuePreemptStage:
         remove(kept)
         if within is not None or kept or not self._capacity.within_deserved(pods, node):
             return within
-        everywhere = [level for level in self._capacity.nodes() if level is not node]
+        everywhere = [level for level in self._capacity.usage.tree if level is not node]
         units = [unit for each in everywhere for unit in self._units.of(each)]
         return victims_elsewhere(wanted, units, self._units.going([node, *everywhere]))
 
@@ -219,7 +230,7 @@ class ReclaimedNodes:
         for allowed, pod in enumerate(pods if promised else ()):
             queue = self._capacity.queue_of(pod)
             before = [one for one in promised if one.priority < pod.priority and self._wants_same_node(pod, queue, one)]
-            node = self._capacity.node(queue)
+            node = self._capacity.usage.node(queue)
             if before and node is not None and not self._capacity.within_deserved(pods[: allowed + 1], node):
                 first = min(before, key=lambda one: one.key)
                 for name in dict.fromkeys(one.nominated for one in before):
@@ -242,7 +253,7 @@ class ReclaimedNodes:
     def _takes_back(self, pod: Pod) -> bool:
         if any(gone_by <= self._capacity.now for gone_by in self._leaving(pod.nominated)):
             return False
-        node = self._capacity.node(self._capacity.queue_of(pod))
+        node = self._capacity.usage.node(self._capacity.queue_of(pod))
         return node is not None and self._capacity.within_deserved([pod], node)
 
     def _expect(self, node: str) -> None:

@@ -9,6 +9,7 @@ aside the reservations that come after its own, and no others: so no two can set
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -24,6 +25,10 @@ ReservationPlace = tuple[int, int, float, float, Key]
 """Where a reservation stands among those within what their queues deserve, or among the others."""
 
 
+JUST_NOW = sys.float_info.max
+"""When a pod was let go that has no time: after all that have one, and before those that are not let go yet."""
+
+
 class QueueReservation(Struct, frozen=True):
     """A pod that was let go and has no node."""
 
@@ -31,15 +36,16 @@ class QueueReservation(Struct, frozen=True):
     queue: str
 
     def since(self, now: float) -> float:
-        """Times that are not over, which only others can have written, do not count."""
+        """The time on the pod. Without one, or with one to come, which only others can have written, it is just now:
+        somebody else removed the gate, or the binding did not follow."""
         at = self.pod.reserved_at
-        return at if at is not None and at <= now else self.pod.created
+        return at if at is not None and at <= now else JUST_NOW
 
     def same_as(self, other: QueueReservation) -> bool:
+        """Whether the two differ in nothing that matters here but the time."""
         one, two = self.pod, other.pod
-        same_place = (one.priority, one.created, one.reserved_at) == (two.priority, two.created, two.reserved_at)
-        same_pod = one.uid == two.uid and one.group == two.group
-        return same_place and same_pod and self.queue == other.queue and one.shape.requests == two.shape.requests
+        same_pod = one.uid == two.uid and one.group == two.group and one.priority == two.priority
+        return same_pod and self.queue == other.queue and one.shape.requests == two.shape.requests
 
 
 class QueueReservations:
@@ -60,6 +66,7 @@ class QueueReservations:
         self._of_queue: dict[str, dict[Key, QueueReservation]] = {}
         self._of_group: Counter[GroupKey] = Counter()
         self.in_force: dict[Key, QueueReservation] = {}
+        self.undated: list[Key] = []  # of these, those without a time when they were settled last
         self.beyond: dict[str, ReservationPlace] = {}  # `first_beyond` of queues that have such reservations
         self.kept_out = False  # whether one was not put in force for the sake of a pod that waits
         self.overdue = False  # whether time was over for one when they were settled last
@@ -145,7 +152,14 @@ class QueueReservations:
             self._reserve_together(unit)
         if is_kept_from is not None:
             self._keep_out(counting, is_kept_from)
+        self.undated = [pod for pod, each in self.in_force.items() if each.since(self.now) == JUST_NOW]
         return units
+
+    def take_undated(self) -> list[Key]:
+        """The pods that have their capacity and no time since the last call."""
+        undated, self.undated = self.undated, []
+        held = ((pod, self.in_force.get(pod)) for pod in undated)
+        return [pod for pod, each in held if each is not None and each.since(self.now) == JUST_NOW]
 
     def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
         """Puts those in force that fit, if they are as many as start together: any members of a gang."""
@@ -292,7 +306,8 @@ class QueueReservations:
 
     def _deadlines(self, unit: Sequence[QueueReservation]) -> Iterator[float]:
         """When their time is over and when they may reserve again, if that is to come."""
-        yield from (at for at in (self._since(unit) + self.timeout, self.rests_until(unit)) if at > self.now)
+        at = (self._since(unit) + self.timeout, self.rests_until(unit))
+        yield from (each for each in at if self.now < each < JUST_NOW)
 
     def _wake_at(self, unit: Sequence[QueueReservation]) -> None:
         for at in self._deadlines(unit):

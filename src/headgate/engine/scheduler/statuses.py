@@ -152,7 +152,7 @@ class VolcanoStatuses:
             self._touch(key)
 
     def settle(self, now: float) -> Iterator[PatchStatus]:
-        touched, self._capacity.touched = self._capacity.touched | self._touched, {}
+        touched, self._capacity.usage.touched = self._capacity.usage.touched | self._touched, {}
         self._touched = {}
         groups, self._cache.touched_pod_groups = self._cache.touched_pod_groups, {}
         if not touched and not groups and not (self._untold and self.permits.left > 0):
@@ -184,12 +184,12 @@ class VolcanoStatuses:
     def _top(self, queue: str) -> str:
         """The highest queue above it that has a limit of its own for all below it: the root, or one right below it."""
         path = [level.name for level in self._path(queue)]
-        root = self._capacity.node(ROOT)
+        root = self._capacity.usage.node(ROOT)
         limited = root is not None and root.queue.capability.items
         return queue if not path else path[-1] if limited or len(path) == 1 else path[-2]
 
     def _path(self, queue: str) -> Iterator[VolcanoQueue]:
-        node = self._capacity.node(queue)
+        node = self._capacity.usage.node(queue)
         return (level.queue for level in node.path()) if node is not None else iter(())
 
     def _touch(self, key: Key) -> None:
@@ -246,7 +246,7 @@ class VolcanoStatuses:
             return
         if queue.deleted is not None or name not in served:
             return
-        node = self._capacity.node(name)
+        node = self._capacity.usage.node(name)
         phases = Counter(self._phases.get(name, {}).values())
         reserved = Resources.of(node.reserved) if node is not None else Resources()
         allocated = (Resources.of(node.totals) if node is not None else Resources()) - reserved
@@ -321,7 +321,7 @@ class VolcanoStatuses:
     def _waiting(self, group: Workload, pods: list[Pod], needed: int) -> tuple[PodGroupPhase, tuple[str, str]]:
         """Inqueue once the queue has capacity for what the group says it needs, or for what its pods reserve."""
         assert group.volcano is not None
-        node = self._capacity.node(group.volcano.queue)
+        node = self._capacity.usage.node(group.volcano.queue)
         if node is None or not node.queue.is_open:
             return PodGroupPhase.PENDING, ("NotEnoughResources", f"queue {group.volcano.queue} takes no pods")
         short = node.shortage(group.volcano.min_resources)
