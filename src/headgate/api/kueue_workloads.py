@@ -343,8 +343,11 @@ def workload_of(
 ) -> QueuedWorkload:
     """The workload from its parts."""
     annotations = metadata.annotations or {}
-    owners = _together(metadata) if metadata.owner_references else ()
-    owner = _owner(metadata, owners) if metadata.owner_references else None
+    owners: tuple[Target, ...] = ()
+    owner = None
+    if metadata.owner_references:
+        owners = _together(metadata)
+        owner = _owner(metadata, owners)
     return QueuedWorkload(
         key=metadata.key(_WORKLOAD),
         uid=metadata.uid,

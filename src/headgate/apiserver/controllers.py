@@ -45,11 +45,11 @@ class GarbageCollector:
     def _observe(self, change: Change) -> None:
         metadata = change.after.value["metadata"]
         before = change.before.value["metadata"] if change.before is not None else {}
-        if change.type == "DELETED":
-            self._observe_removal(_key_of(change), metadata["uid"], before)
-            return
         if change.type == "ADDED":
             self._keys[metadata["uid"]] = _key_of(change)
+        elif change.type == "DELETED":
+            self._observe_removal(_key_of(change), metadata["uid"], before)
+            return
         owners, owned = metadata.get("ownerReferences"), before.get("ownerReferences")
         if owners is not owned and owners != owned:
             self._observe_owners(_key_of(change), owners or (), before)

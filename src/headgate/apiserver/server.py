@@ -355,7 +355,7 @@ class ApiServer:
         raise no_such_path()
 
     def _answer_collection(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
-        if request.method != "GET" and info.served.type.namespaced and not info.namespace:
+        if not info.namespace and request.method != "GET" and info.served.type.namespaced:
             raise no_such_path() if info.served.custom else method_not_allowed()
         match request.method:
             case "GET":
@@ -396,7 +396,8 @@ class ApiServer:
 
     def _create(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         value = decode_object(request.body, info.served, self._registry)
-        validate_fields(info, value, field_validation(request.method, request.query))
+        validation = field_validation(request.method, request.query) if request.query else None
+        validate_fields(info, value, validation)
         self._namespaces.refuse_unless_active(info, value["metadata"].get("name") or "")
         return 201, self._writer.create(info, value)
 

@@ -15,7 +15,7 @@ from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduler.plane import SchedulerPlane
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Create, Effect, FleetEffect, PatchStatus, Write
+from headgate.model.effects import Create, Effect, FleetEffect, Write
 from headgate.model.events import (
     AnyEvent,
     FleetEvent,
@@ -202,6 +202,4 @@ def _subject(event: AnyEvent) -> Key | None:
 
 
 def _target(write: Write) -> Key:
-    if isinstance(write, PatchStatus):  # as most are
-        return write.target.key
     return write.key if isinstance(write, Create) else write.target.key

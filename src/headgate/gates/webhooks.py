@@ -119,14 +119,16 @@ def keep_while_in_use(request: AdmissionRequest, _rules: WebhookSettings) -> Adm
 
 def default_queued_workload(request: AdmissionRequest, _rules: WebhookSettings) -> HandlerResult:
     """Fills in the priority of the class that the workload names."""
-    if spec_of(request.new).get("priority") is not None:
+    spec = spec_of(request.new)
+    if spec.get("priority") is not None or spec.get("priorityClassRef") is None:
         return ALLOWED
     workload = request.decoded
-    return _with_priority(request.new, workload) if isinstance(workload, QueuedWorkload) else ALLOWED
+    named = workload.priority_class if isinstance(workload, QueuedWorkload) else None
+    return ALLOWED if named is None else _with_priority(request.new, named)
 
 
-def _with_priority(value: Json, workload: QueuedWorkload) -> DeferredResponse:
-    priority = yield from _value_of(workload.priority_class)
+def _with_priority(value: Json, named: PriorityClassRef) -> DeferredResponse:
+    priority = yield from _value_of(named)
     return AdmissionAllowed(None if priority is None else with_spec(value, priority=priority))
 
 
@@ -146,9 +148,9 @@ def _classes() -> WithLookups[Classes]:
     return Classes.of(one for one in found if isinstance(one, PriorityClass))
 
 
-def _value_of(named: PriorityClassRef | None) -> WithLookups[int | None]:
-    kind = None if named is None else _CLASS_KINDS.get((named.group, named.kind))
-    if named is None or kind is None:
+def _value_of(named: PriorityClassRef) -> WithLookups[int | None]:
+    kind = _CLASS_KINDS.get((named.group, named.kind))
+    if kind is None:
         return None
     found = yield Key(kind, "", named.name)
     return next((one.value for one in found if isinstance(one, PriorityClass | WorkloadPriorityClass)), None)

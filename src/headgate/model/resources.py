@@ -55,13 +55,14 @@ class Resources(Struct, frozen=True, gc=False):
         return Resources.of({name: max(self[name], other[name]) for name in names})
 
 
-def saturated(requests: Resources) -> tuple[str, ...]:
-    """The names of which so much is requested that the exact amount is not known."""
-    names: tuple[str, ...] = ()
-    for name, amount in requests.items:
-        if amount >= LARGEST_REQUEST:
-            names = (*names, name)
-    return names
+def saturated(*requests: Resources) -> tuple[str, ...]:
+    """The names of which one of these requests so much that the exact amount is not known, sorted."""
+    names: set[str] = set()
+    for each in requests:
+        for name, amount in each.items:
+            if amount >= LARGEST_REQUEST:
+                names.add(name)
+    return tuple(sorted(names)) if names else ()
 
 
 def total(parts: Iterable[Resources]) -> Resources:

@@ -216,9 +216,7 @@ class Nominations:
 
     def _add(self, pod: Pod, row: int | None, sign: int) -> None:
         if row is not None:
-            promised = self._levels[pod.priority].amounts
-            promised.add(row, pod.shape.requests.items, sign)
-            promised.add(row, ONE_POD, sign)
+            self._levels[pod.priority].amounts.add(row, (*pod.shape.requests.items, ONE_POD), sign)
 
     def _refresh(self) -> None:
         """Take in which node is at which row now: what is promised there is added up anew."""

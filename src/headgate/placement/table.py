@@ -23,7 +23,7 @@ EXACT_IN_MILLIONS = LARGEST_SUM >> 20  # a million times this much is no larger 
 FEW_COLUMNS = 64  # names up to which nobody looks for columns of zeros
 
 PODS = "pods"
-ONE_POD = ((PODS, 1),)
+ONE_POD = (PODS, 1)
 FIRST_ROWS = 64
 
 
@@ -52,8 +52,10 @@ class Columns:
     def at(self, name: str, rows: Any) -> Any:
         """The amounts of these rows; of one row a plain number, with which arithmetic is several times faster."""
         if type(rows) is int:
-            cells = self._cells.get(name)
-            return 0 if cells is None else cells[rows]
+            try:
+                return self._cells[name][rows]
+            except KeyError:
+                return 0
         return self[name][rows]
 
     def names(self) -> Iterable[str]:
@@ -61,7 +63,7 @@ class Columns:
 
     def grow(self, rows: int) -> None:
         for name, column in self._columns.items():
-            self._keep(name, padded(column, rows))
+            self.adopt(name, padded(column, rows))
         self._rows = rows
 
     def add(self, row: int, amounts: Iterable[tuple[str, int]], sign: int) -> None:
@@ -114,10 +116,11 @@ class Columns:
             for empty in [each for each, column in self._columns.items() if not column.any()]:
                 del self._columns[empty], self._cells[empty]
             self._sweep_at = max(FEW_COLUMNS, 2 * len(self._columns))
-        self._keep(name, np.zeros(self._rows, dtype=np.int64))
+        self.adopt(name, np.zeros(self._rows, dtype=np.int64))
         return self._columns[name]
 
-    def _keep(self, name: str, column: Amounts) -> None:
+    def adopt(self, name: str, column: Amounts) -> None:
+        """These are the amounts of all rows from now on; the array is not copied."""
         self._columns[name], self._cells[name] = column, column.data
 
 
@@ -150,9 +153,10 @@ class ChangeLog:
 
     def append(self, row: int) -> None:
         self.end += 1
-        self._rows.append(row)
-        if len(self._rows) > KEPT_CHANGES:
-            del self._rows[: KEPT_CHANGES // 2]
+        rows = self._rows
+        rows.append(row)
+        if len(rows) > KEPT_CHANGES:
+            del rows[: KEPT_CHANGES // 2]
 
     def since(self, cursor: int) -> list[int] | None:
         """The rows changed from `cursor` on, in order; None when that is too long ago to tell."""
@@ -265,10 +269,10 @@ class NodeTable:
     def charge(self, pod: Pod, node: str) -> tuple[ClusterEvent, ...]:
         """The pod takes its requests on that node, and on no other. Returns what that may mean to others."""
         known = self._charges.get(pod.key)
-        if known is not None and known[0] == node and _counts_alike(known[1], pod):
-            self._keep(pod, node)
-            return ()
         if known is not None:
+            if known[0] == node and _counts_alike(known[1], pod):
+                self._keep(pod, node)
+                return ()
             self.release(pod.key)
         self._keep(pod, node)
         row = self._rows.get(node)
@@ -281,8 +285,9 @@ class NodeTable:
 
     def _keep(self, pod: Pod, node: str) -> None:
         """The pod on record is the one seen last: nobody counts its priority, group or marks, but they may differ."""
-        self._charges[pod.key] = (node, pod)
-        self._pods_on.setdefault(node, {})[pod.key] = pod
+        key = pod.key
+        self._charges[key] = (node, pod)
+        self._pods_on.setdefault(node, {})[key] = pod
 
     def release(self, pod: Key) -> bool:
         """Give back what the pod was charged; False when it was charged nothing."""
@@ -320,10 +325,10 @@ class NodeTable:
         return f"{short}: {self.requested.at(short, row)} charged, {self.allocatable.at(short, row)} there"
 
     def _apply(self, row: int, pod: Pod, sign: int) -> None:
-        self.requested.add(row, pod.shape.requests.items, sign)
-        self.requested.add(row, ONE_POD, sign)
-        self.scored.add(row, pod.shape.scored_requests.items, sign)
-        for port in pod.shape.ports:
+        shape = pod.shape
+        self.requested.add(row, (*shape.requests.items, ONE_POD), sign)
+        self.scored.add(row, shape.scored_requests.items, sign)
+        for port in shape.ports:
             self.ports.add(row, ((port_name(port), 1),), sign)
             self._ports_seen[port] = None
             if len(self._ports_seen) > self._sweep_ports_at:

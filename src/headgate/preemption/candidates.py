@@ -38,6 +38,7 @@ class Loads:
         self._lines, self.units = lines[order], unit_of[order]
         self._rows, self._starts = np.unique(rows[order], return_index=True)
         self._terminating = terminating
+        self._overfull = list(running.nodes.overfull())
         self._held: dict[tuple[str, bool], Amounts] = {}
         self._base: dict[tuple[str, bool], Amounts] = {}
 
@@ -46,26 +47,28 @@ class Loads:
 
     def base(self, name: str, scored: bool) -> Amounts:
         """By row, what is there without the pods being deleted."""
-        if (name, scored) not in self._base:
+        base = self._base.get((name, scored))
+        if base is None:
             there = (self._running.nodes.scored if scored else self._running.nodes.requested)[name].copy()
             held = self._columns(scored)[name][self._terminating]
             np.subtract.at(there, self._running.rows[self._terminating], held)
-            self._base[name, scored] = self._where_known(there)
-        return self._base[name, scored]
+            base = self._base[name, scored] = self._where_known(there)
+        return base
 
     def less(self, name: str, scored: bool, evicted: Flags) -> Amounts:
         """By row, what is there without those evicted as well."""
         there = self.base(name, scored).copy()
-        if (name, scored) not in self._held:
-            self._held[name, scored] = self._columns(scored)[name][self._lines]
+        held = self._held.get((name, scored))
+        if held is None:
+            held = self._held[name, scored] = self._columns(scored)[name][self._lines]
         if len(self._starts):
-            there[self._rows] -= np.add.reduceat(self._held[name, scored] * evicted, self._starts)
+            there[self._rows] -= np.add.reduceat(held * evicted, self._starts)
         return self._where_known(there)
 
     def _where_known(self, there: Amounts) -> Amounts:
         """A row with more on it than a number can say stays full, whatever is evicted."""
-        if beyond := self._running.nodes.overfull():
-            there[list(beyond)] = LARGEST_SUM
+        if self._overfull:
+            there[self._overfull] = LARGEST_SUM
         return there
 
     def _columns(self, scored: bool) -> Columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from headgate.placement.packing import RowCapacity, allowed_rows, asked_of, othe
 from headgate.placement.placer import Placer
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import Ranking, RowRules
-from headgate.placement.table import PODS, Amounts, ChangeLog, Columns, NodeTable, times
+from headgate.placement.table import ONE_POD, Amounts, ChangeLog, Columns, NodeTable, times
 from headgate.preemption.candidates import After, Candidates, Shares, Units
 from headgate.preemption.steps import Placements, SearchDomain
 from headgate.preemption.units import Flags
@@ -30,11 +31,12 @@ def not_reprieved(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amo
     lengths = np.bincount(np.searchsorted(rows, shares.rows), minlength=len(rows))
     starts = np.cumsum(lengths) - lengths
     left = {name: amounts.copy() for name, amounts in left.items()}
+    held = {name: shares.held(name) for name in left}
     victims: list[NDArray[np.intp]] = [turns[:0]]
     for turn in range(int(lengths.max(initial=0))):
         asking = np.flatnonzero(lengths > turn)
         asked = turns[starts[asking] + turn]
-        after = {name: amounts[asking] - shares.held(name)[asked] for name, amounts in left.items()}
+        after = {name: amounts[asking] - held[name][asked] for name, amounts in left.items()}
         fits = np.logical_and.reduce([amounts >= 0 for amounts in after.values()])
         for name, amounts in after.items():
             left[name][asking[fits]] = amounts[fits]
@@ -51,17 +53,16 @@ class WhatIf(NodeTable):
         self.node_changes, self.load_changes = nodes.node_changes, ChangeLog()
         self.requested, self.scored = Columns(len(nodes.nodes)), Columns(len(nodes.nodes))
         for name in list(nodes.requested.names()):
-            self.requested.open(name)[:] = after.requested(name)
+            self.requested.adopt(name, after.requested(name))
         for name in list(nodes.scored.names()):
-            self.scored.open(name)[:] = after.scored(name)
+            self.scored.adopt(name, after.scored(name))
         for name, amounts in promised.items():
             self.requested.open(name)[:] += amounts
 
     def place(self, shape: PodShape, row: int) -> None:
         """One more pod of this shape is there."""
-        self.requested.add(row, shape.requests, 1)
-        self.requested.open(PODS)[row] += 1
-        self.scored.add(row, shape.scored_requests, 1)
+        self.requested.add(row, (*shape.requests.items, ONE_POD), 1)
+        self.scored.add(row, shape.scored_requests.items, 1)
         self.load_changes.append(row)
 
 
@@ -158,7 +159,7 @@ class PlainWorld:
         places = np.searchsorted(self._rows, shares.rows).tolist()
         held = zip(*(shares.held(name).tolist() for name in self._left), strict=True)
         lines = zip(shares.units.tolist(), places, held, strict=True)
-        for unit, own in itertools.groupby(lines, key=lambda line: line[0]):
+        for unit, own in itertools.groupby(lines, key=itemgetter(0)):
             takes = [(place, amounts) for _, place, amounts in own]
             if all(have[place] >= less for place, amounts in takes for have, less in zip(left, amounts, strict=True)):
                 for place, amounts in takes:

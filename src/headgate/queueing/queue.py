@@ -344,9 +344,20 @@ class PodQueue:
 
     def pop_with(self, first: QueuedPodInfo, most: int, goes_with: Callable[[Pod, Pod], bool]) -> list[QueuedPodInfo]:
         """The entry just popped and the single pods directly behind it that `goes_with` accepts, at most so many."""
-        together = [first]
-        while len(together) < most and (info := self._next_if(together, goes_with)) is not None:
+        together, last = [first], first
+        heap = self._behind(first)
+        while heap and len(together) < most and (last.equivalence is None or not self._is_probe_for_others(last)):
+            info = self._standing_in(heap, *heap[0])
+            if info is None or info is last:  # added anew, an entry is in the heap twice
+                heapq.heappop(heap)
+                continue
+            if info.group is not None or not goes_with(first.pod, info.pod):
+                break
+            heapq.heappop(heap)
+            if not heap:
+                self._sharing.pop(info.sharing, None)
             together.append(info)
+            last = info
         return together
 
     def requeue(self, info: QueuedPodInfo) -> None:
@@ -355,30 +366,20 @@ class PodQueue:
         if info.sharing:
             self._take_turn(info.sharing)
 
-    def _next_if(self, together: list[QueuedPodInfo], goes_with: Callable[[Pod, Pod], bool]) -> QueuedPodInfo | None:
-        """Pops the next pod if it goes with the first of these.
+    def _behind(self, first: QueuedPodInfo) -> list[tuple[QueueOrder, Key]]:
+        """The entries behind the one just popped.
 
-        An entry that was added anew is in the heap twice and must not be taken twice. While queues take turns by what
-        they use, none follows: the turn of another queue may have come. Nor does any follow a probe: if that one is
-        placed, those it was sent for are next.
+        While queues take turns by what they use, none follows: the turn of another queue may have come.
         """
-        alike = self._classes.get(together[-1].equivalence)
-        if alike is not None and alike.probe == together[-1].key and len(alike):
-            return None
-        if self._sharing and (len(self._sharing) > 1 or self._active or not together[0].sharing):
-            return None
-        heap = self._sharing.get(together[0].sharing, []) if self._sharing else self._active
-        while heap:
-            info = self._standing_in(heap, *heap[0])
-            if info is not None and info is not together[-1]:
-                if info.group is not None or not goes_with(together[0].pod, info.pod):
-                    return None
-                heapq.heappop(heap)
-                if not heap:
-                    self._sharing.pop(info.sharing, None)
-                return info
-            heapq.heappop(heap)
-        return None
+        if not self._sharing:
+            return self._active
+        takes_turns = len(self._sharing) > 1 or self._active or not first.sharing
+        return [] if takes_turns else self._sharing.get(first.sharing, [])
+
+    def _is_probe_for_others(self, info: QueuedPodInfo) -> bool:
+        """Whether no entry may be taken behind this one: if it is placed, those it was sent for are next."""
+        alike = self._classes.get(info.equivalence)
+        return alike is not None and alike.probe == info.key and len(alike) > 0
 
     def set_equivalence(self, info: QueuedPodInfo, alike: Hashable) -> None:
         """Puts the popped entry into this equivalence class. If it was the probe of another, that gets a new one."""
@@ -471,9 +472,9 @@ class PodQueue:
 
     def _push_active(self, info: QueuedPodInfo, event: QueueingEvent) -> None:
         self._volcano.enters(info)  # it may be in another queue by now
-        self._enter(info, QueueName.ACTIVE, event)
+        key = self._enter(info, QueueName.ACTIVE, event)
         heap = self._active if not info.sharing else self._heap_of(info)
-        heapq.heappush(heap, (info.order, info.key))
+        heapq.heappush(heap, (info.order, key))
         if info.sharing:
             self._take_turn(info.sharing)
         if len(heap) > 2 * len(self._infos) + MOST_STALE:
@@ -487,23 +488,28 @@ class PodQueue:
 
     def _push_backoff(self, info: QueuedPodInfo, until: float, event: QueueingEvent) -> None:
         self._volcano.enters(info)
-        self._enter(info, QueueName.BACKOFF, event)
-        heapq.heappush(self._in_backoff, (until, info.order, info.key))
+        key = self._enter(info, QueueName.BACKOFF, event)
+        heapq.heappush(self._in_backoff, (until, info.order, key))
         if len(self._in_backoff) > 2 * len(self._infos) + MOST_STALE:
             entries = dict.fromkeys(self._in_backoff)
             self._in_backoff = sorted(each for each in entries if self._is_at(QueueName.BACKOFF, *each[1:]))
 
-    def _enter(self, info: QueuedPodInfo, queue: QueueName, event: QueueingEvent) -> None:
+    def _enter(self, info: QueuedPodInfo, queue: QueueName, event: QueueingEvent) -> Key:
+        """Returns the key that the entry is under."""
+        key, pods = info.key, info.pods
         info.queue = queue
-        self._infos[info.key] = info
-        self._sizes[queue] += info.pods
-        self.incoming[queue, event] += info.pods
-        self._count_plugins(info, 1)
+        self._infos[key] = info
+        self._sizes[queue] += pods
+        self.incoming[queue, event] += pods
+        if info.rejected_by:
+            self._count_plugins(info, 1)
+        return key
 
     def _leave(self, info: QueuedPodInfo) -> None:
         if self._infos.pop(info.key, None) is not None:
             self._sizes[info.queue] -= info.pods
-            self._count_plugins(info, -1)
+            if info.rejected_by:
+                self._count_plugins(info, -1)
 
     def _count_plugins(self, info: QueuedPodInfo, sign: int) -> None:
         if info.queue in COUNTED_BY_PLUGIN:

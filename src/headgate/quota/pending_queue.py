@@ -384,13 +384,13 @@ class PendingQueue:
             self._taken = _going_on(pending, taken)
             self._push(self._taken)
             return False
-        aside = self._inadmissible.pop(key, None)
-        known = aside if aside is not None else self._lines.get(key)
+        aside = self._inadmissible.pop(key, None) if self._inadmissible else None
+        in_line = self._lines.get(key) if aside is None else None
+        known = aside or in_line
         changed = known is None or _another_answer_is_possible(known, pending)
         if known is not None:
             pending = _going_on(pending, known)
-        stays_aside, in_line = aside is not None and not changed, aside is None and known is not None
-        if stays_aside or (not in_line and not has_rested(pending.workload, now)):
+        if in_line is None and not (changed and has_rested(pending.workload, now)):
             self._mark_inadmissible(pending)
             return False
         self._push(pending)
@@ -535,8 +535,8 @@ class PendingQueue:
 
     def _push(self, pending: PendingWorkload) -> None:
         """Queues in one line, or in that of its LocalQueue where usage decides between these."""
-        in_common = self._usage is None
-        self._lines.add("" if in_common else f"{pending.key.namespace}/{pending.workload.queue}", pending)
+        line = "" if self._usage is None else f"{pending.key.namespace}/{pending.workload.queue}"
+        self._lines.add(line, pending)
 
     def _mark_inadmissible(self, pending: PendingWorkload) -> None:
         self._inadmissible[pending.key] = pending

@@ -83,13 +83,11 @@ class PendingQueues:
         self._wake_up()
         return self._queues.get(queue)
 
-    def add(self, pending: PendingWorkload, now: float) -> None:
-        """The workload is new or has changed. One whose ClusterQueue does not exist is not queued."""
-        if self.push(pending, now):
-            self._mark_dirty(pending.queue)
+    def add(self, pending: PendingWorkload, now: float, *, evaluated: bool = True) -> bool:
+        """The workload is new or has changed. One whose ClusterQueue does not exist is not queued: False.
 
-    def push(self, pending: PendingWorkload, now: float) -> bool:
-        """As `add`, without marking the tree dirty; True when the head may be another."""
+        Its tree is dirty if the head may be another, unless that is not to be `evaluated` yet.
+        """
         key, name = pending.workload.key, pending.queue
         home = self._home.get(key)
         if home is not None and home != name:
@@ -98,7 +96,9 @@ class PendingQueues:
         if queue is None:
             return False
         self._home[key] = name
-        return queue.add(pending, now)
+        if queue.add(pending, now) and evaluated:
+            self._mark_dirty(name)
+        return True
 
     def give_up(self, key: Key, now: float) -> None:
         """The workload is removed without quota. What a StrictFIFO queue kept for it is free for others."""
@@ -147,8 +147,8 @@ class PendingQueues:
         back = queue.bring_back(pending.workload.key, why, progress, ClassRefusal(reason, proposal))
         if pending.kind.gated and reason in PRICED:
             self.priced[pending.queue] = None
-        more = progress is not None and (progress.has_more or progress.missed)
-        if (more if back else queue.has_next) or why in RETRIED:
+        has_more = progress is not None and (progress.missed or progress.has_more) if back else queue.has_next
+        if has_more or why in RETRIED:
             self._mark_dirty(pending.queue)
         if queue.is_unsettled:
             self._unsettled[pending.queue] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from headgate.api.admission import lookup_path, lookup_result, reader_of
 from headgate.api.decode import READABLE
@@ -31,7 +31,6 @@ from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import (
     AdmissionAllowed,
-    AdmissionDenied,
     AdmissionRequest,
     AdmissionResponse,
     DeferredResponse,
@@ -158,13 +157,9 @@ def _settled(deferred: DeferredResponse, look_up: LookUp) -> AdmissionResponse:
 
 def _answer(response: AdmissionResponse) -> Allowed | Denied:
     """The response to the server; `review_response` is the same over HTTP."""
-    match response:
-        case AdmissionAllowed():
-            return Allowed(response.changed)
-        case AdmissionDenied():
-            return Denied(response.message, "Forbidden", 403)
-        case _:
-            assert_never(response)
+    if isinstance(response, AdmissionAllowed):
+        return Allowed(response.changed)
+    return Denied(response.message, "Forbidden", 403)
 
 
 class Wake(Protocol):

@@ -193,50 +193,32 @@ class StoreCatalog:
         return known
 
 
-class WriteAdmission:
+class WriteAdmission(Struct):
     """One write's admission: the applicable plugins mutate it in turn and, after validation, validate it in turn."""
 
-    __slots__ = (
-        "_catalog",
-        "_info",
-        "_old",
-        "_operation",
-        "_plugins",
-        "_reinvocation",
-        "_verb",
-        "complete",
-        "fields",
-        "old_fields",
-    )
-
-    def __init__(
-        self,
-        plugins: Sequence[AdmissionPlugin],
-        catalog: StoreCatalog,
-        verb: str,
-        info: RequestInfo,
-        old: Json | None,
-    ) -> None:
-        self._plugins, self._catalog, self._verb, self._info, self._old = plugins, catalog, verb, info, old
-        self._operation: Operation | None = None  # as it was last seen
-        self.complete = True
-        """Whether what was complete still is; else it is to be prepared again."""
-        self.fields: list[Json] | None = None
-        self.old_fields: list[Json] | None = None
-        self._reinvocation = Reinvocation() if info.answers is not None else None
+    plugins: Sequence[AdmissionPlugin]
+    catalog: StoreCatalog
+    verb: str
+    info: RequestInfo
+    old: Json | None
+    reinvocation: Reinvocation | None  # where webhooks over HTTPS are called
+    complete: bool = True  # whether what was complete still is; else it is to be prepared again
+    fields: list[Json] | None = None
+    old_fields: list[Json] | None = None
+    seen: Operation | None = None  # as it was last seen
 
     def mutate(self, new: Json | None) -> Json | None:
         """The object after all mutations; the identical object if no plugin changed it."""
         new = self._mutated(new)
-        if self._reinvocation is not None and self._reinvocation.wanted:
-            self._reinvocation.second = True
+        if self.reinvocation is not None and self.reinvocation.wanted:
+            self.reinvocation.second = True
             new = self._mutated(new)
         return new
 
     def _mutated(self, new: Json | None) -> Json | None:
         operation = self._of(new)
-        for plugin in self._plugins:
-            changed = plugin.mutate(operation, self._catalog)
+        for plugin in self.plugins:
+            changed = plugin.mutate(operation, self.catalog)
             if changed is not operation.new:
                 self.complete = self.complete and plugin.keeps_complete
                 operation = self._of(changed)
@@ -244,19 +226,22 @@ class WriteAdmission:
 
     def validate(self, new: Json | None) -> None:
         operation = self._of(new)
-        for plugin in self._plugins:
-            plugin.validate(operation, self._catalog)
+        for plugin in self.plugins:
+            plugin.validate(operation, self.catalog)
 
     def _of(self, new: Json | None) -> Operation:
-        if self._operation is None or self._operation.new is not new:
-            made = _operation(self._verb, self._info, new, self._old)
-            self._operation = made if self._reinvocation is None else self._with_answers(made, self._reinvocation)
-        return self._operation
+        seen = self.seen
+        if seen is None or seen.new is not new:
+            seen = _operation(self.verb, self.info, new, self.old)
+            if self.reinvocation is not None:
+                seen = self._with_answers(seen, self.reinvocation)
+            self.seen = seen
+        return seen
 
     def _with_answers(self, operation: Operation, rounds: Reinvocation) -> Operation:
         return structs.replace(
             operation,
-            answers=self._info.answers,
+            answers=self.info.answers,
             reinvocation=rounds,
             fields=self.fields,
             old_fields=self.old_fields,
@@ -280,7 +265,10 @@ class AdmissionChain:
         if plugins is None:
             plugins = self._applicable_to(_operation(verb, info, None, None))
             self._applicable.put(request_class, plugins)
-        return WriteAdmission(plugins, self._catalog, verb, info, old) if plugins else None
+        if not plugins:
+            return None
+        rounds = Reinvocation() if info.answers is not None else None
+        return WriteAdmission(plugins, self._catalog, verb, info, old, rounds)
 
     def _applicable_to(self, operation: Operation) -> tuple[AdmissionPlugin, ...]:
         found: list[AdmissionPlugin] = []

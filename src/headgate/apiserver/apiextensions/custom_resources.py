@@ -144,6 +144,7 @@ class Schema:
         self._status = compile_validation(properties.get("status") or {})
         self._rules = SchemaRules(document)
         self._fields = {name: SchemaField(part) for name, part in properties.items()}
+        self._tests = {name: part.is_valid for name, part in self._fields.items()}
         self._rewriting = tuple((name, part) for name, part in self._fields.items() if part.rewrites)
         self._names = frozenset(self._fields)
         self._is_simple = document.keys() <= _PLAIN_ROOT
@@ -237,7 +238,8 @@ class Schema:
         """Whether the value is known to be complete and valid; False may also mean unknown."""
         if not self._has_declared_fields_only(value) or not self._required.issubset(value):
             return False
-        return all(self._fields[name].is_valid(part) for name, part in value.items())
+        tests = self._tests
+        return all(tests[name](part) for name, part in value.items())
 
     def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the CEL rules refuse; `old` is None for a new object, `found` the errors found before."""

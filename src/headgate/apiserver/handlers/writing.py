@@ -74,7 +74,9 @@ class Writer:
             given, new = new, _mutate(admission, new)
             if not admission.complete:
                 new = rules.prepare_create(_with_updated_metadata(with_metadata(new), given))
-        refuse_invalid(info, new, rules.validate_create(new))
+        errors = rules.validate_create(new)
+        if errors:
+            refuse_invalid(info, new, errors)
         if admission is not None:
             admission.validate(new)
         return self._store_new(info, with_fields(new, entries) if entries else new)

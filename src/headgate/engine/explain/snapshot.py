@@ -123,7 +123,7 @@ class ClusterSnapshot:
         for local in self.objects.locals.values():
             made.open(local, (), self.now)
         for reservation in self.holders(frozenset(self.objects.queues)):
-            record = WorkloadRecord(self.workloads[reservation.key])
+            record = WorkloadRecord.of(self.workloads[reservation.key])
             record.reservation = reservation
             made.place(record, self.objects.local_of(record.observed))
         return made

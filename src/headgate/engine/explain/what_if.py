@@ -269,7 +269,7 @@ def _step_up(
     """Adds the next of the class, if there is one."""
     following = next(lines.get(line, iter(())), None)
     if following is not None:
-        pending.push(following, now)
+        pending.add(following, now, evaluated=False)
 
 
 Owner = TypeVar("Owner", ClusterQueue, Cohort)

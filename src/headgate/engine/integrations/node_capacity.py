@@ -102,7 +102,7 @@ class FreeCapacity:
 
     def place(self, shape: PodShape, count: int, rows: Rows) -> int:
         """Places as many of the pods as fit on these rows, the tightest rows first; returns how many."""
-        asked = [(name, amount) for name, amount in (*shape.requests.items, *ONE_POD) if amount]
+        asked = [(name, amount) for name, amount in (*shape.requests.items, ONE_POD) if amount]
         each = [self.amounts[name][rows] // amount for name, amount in asked]
         placed = _tightest_first(count, np.maximum(np.minimum.reduce(each), 0))
         for name, amount in asked:

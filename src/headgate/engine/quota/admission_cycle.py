@@ -292,13 +292,15 @@ def admit_all(
             snapshot = structs.replace(snapshot, all_ready=False)
 
 
-def before_borrowers(outcomes: Sequence[Outcome], ledger: Ledger) -> tuple[list[Outcome], list[PendingWorkload]]:
+def before_borrowers(outcomes: list[Outcome], ledger: Ledger) -> tuple[list[Outcome], list[PendingWorkload]]:
     """Splits the outcomes of a cycle into those that hold, and the heads that are decided in the next cycle.
 
     Once a workload of a tree is admitted, none is admitted there in this cycle that borrows more: behind the first, in
     its queue, others may wait for the same quota, and would have to preempt the borrower at once. Whatever was decided
     in the tree after that borrower counted on it, and does not hold either.
     """
+    if sum([isinstance(outcome, Admitted) for outcome in outcomes]) < 2:
+        return outcomes, []
     holds: list[Outcome] = []
     postponed: list[PendingWorkload] = []
     least: dict[QuotaNode, int] = {}  # the lowest borrowing level of those admitted, by root

@@ -33,7 +33,6 @@ from headgate.lifecycle.workload.conditions import (
     DEACTIVATED,
     EVICTED,
     QUOTA_RESERVED,
-    ConditionUpdate,
     no_longer_gated,
     shows,
 )
@@ -66,6 +65,7 @@ BETTER_TOLD = frozenset({Unreserved.PENDING.value, Unreserved.SUSPENDED.value, D
 
 INFEASIBLE = PreemptionProposal(can_preempt=False)
 
+_GATED = Unreserved.GATED.value  # found sooner than values of enums
 MOST_WORK = 150_000  # of a step, in units of Ledger.work: about a third of a second
 
 
@@ -127,10 +127,11 @@ class AdmissionLoop:
         others = [outcome for outcome in outcomes if not isinstance(outcome, Admitted)]
         self._metrics.attempt([outcome.head.queue for outcome in outcomes], success=len(others) < len(outcomes))
         for outcome in others:
-            if isinstance(outcome, Waits) and outcome.skipped_preemption:
-                self._metrics.skipped_preemption(outcome.head.queue)
-            if isinstance(outcome, Waits) and outcome.withheld:
-                self._metrics.withheld_preemption(outcome.head.queue)
+            if isinstance(outcome, Waits):
+                if outcome.skipped_preemption:
+                    self._metrics.skipped_preemption(outcome.head.queue)
+                if outcome.withheld:
+                    self._metrics.withheld_preemption(outcome.head.queue)
             if outcome.recomputed:
                 self._metrics.recomputed(outcome.head.queue, _RECOMPUTED[type(outcome)])
 
@@ -148,7 +149,8 @@ class AdmissionLoop:
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""
-        shown, gated = record.decided.condition(QUOTA_RESERVED), _is_gated(record)
+        shown, requests = record.decided.condition(QUOTA_RESERVED), record.requests
+        gated = requests is not None and requests.kind.gated
         if not gated and (shown is None or shown.reason not in BETTER_TOLD):
             return
         found = self._cache.pending.passed_over(record.decided.key)
@@ -171,7 +173,7 @@ class AdmissionLoop:
         head, proposal = outcome.head, self._proposal(outcome)
         settle_refusal(outcome, pending, ledger, now, proposal)
         if isinstance(outcome, Waits):
-            refusal = Refusal(outcome.reason.value, outcome.message, proposal=proposal)
+            refusal = Refusal(str(outcome.reason), outcome.message, (), proposal)
         elif isinstance(outcome, Preempting):
             self._preempt(head, outcome.victims, now)
             refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
@@ -193,8 +195,9 @@ class AdmissionLoop:
             return None
         if isinstance(outcome, Gated):
             return self._price(outcome.victims)
-        is_infeasible = isinstance(outcome, Waits) and outcome.requeue in SPEAKS_FOR_CLASS
-        return INFEASIBLE if is_infeasible and outcome.head.kind.gated else None
+        if outcome.head.kind.gated and isinstance(outcome, Waits) and outcome.requeue in SPEAKS_FOR_CLASS:
+            return INFEASIBLE
+        return None
 
     def _price(self, victims: Sequence[Victim]) -> PreemptionProposal:
         """Victims that are evicted already cost nothing more, and those that do not run yet lose no work."""
@@ -277,7 +280,7 @@ class AdmissionLoop:
         """Whether its status says all that is to be said, of a gated one its requests as well: the text is constant."""
         if workload.status.proposal != refusal.proposal or not _shows(workload, refusal):
             return False
-        is_constant = refusal.reason == Unreserved.GATED.value or refusal.proposal is not None
+        is_constant = refusal.reason == _GATED or refusal.proposal is not None
         return not is_constant or workload.status.resource_requests == self._requests_shown(workload)
 
     def _requests_shown(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
@@ -291,10 +294,6 @@ def pods_left(workload: QueuedWorkload) -> int:
     return 0 if given is None else sum(max(0, one.count - done.get(one.name, 0)) for one in given.pod_sets)
 
 
-def _is_gated(record: WorkloadRecord) -> bool:
-    return record.requests is not None and record.requests.kind.gated
-
-
 def _tells_otherwise(record: WorkloadRecord, proposal: PreemptionProposal | None) -> bool:
     """Whether its status, or the refusal that is to be written, has another proposal."""
     told = record.decided.status.proposal if record.refusal is None else record.refusal.proposal
@@ -302,5 +301,7 @@ def _tells_otherwise(record: WorkloadRecord, proposal: PreemptionProposal | None
 
 
 def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:
-    update = ConditionUpdate(QUOTA_RESERVED, False, refusal.reason, refusal.message)
-    return shows(workload, update) and all(shows(workload, one) for one in refusal.also)
+    shown = workload.condition(QUOTA_RESERVED)
+    if shown is None or shown.reason != refusal.reason or shown.message != refusal.message or shown.status != "False":
+        return False
+    return not refusal.also or all(shows(workload, one) for one in refusal.also)

@@ -64,11 +64,6 @@ class QuotaCache:
             if first is not None:
                 self.pending.wake(first.name, now)
 
-    def came_from_outside(self, workload: QueuedWorkload) -> None:
-        """A new workload: the allocation history of its tree is dropped. Nobody is evaluated again for that alone."""
-        if self.ledger.allocations.histories:
-            self.ledger.forget_allocations(self._objects.queue_of(workload))
-
     def changed_from_outside(self, workload: QueuedWorkload, now: float) -> None:
         """The workload was deleted or changed, or its back-off ended: its tree's withheld preemptions are retried."""
         if self.ledger.allocations.histories:
@@ -166,14 +161,15 @@ class QuotaCache:
     def _queue(self, record: WorkloadRecord, local: Key, now: float, *, may_wait: bool) -> None:
         """The workload holds no quota, and waits for it if its LocalQueue lets it in."""
         workload = record.decided
-        self._release(record, now)
+        if record.reservation is not None:
+            self._release(record, now)
         queue = self._queue_for(local, workload) if may_wait else None
         if queue is None:
             self._dequeue(record, now)
             return
-        record.requests = self._objects.requests(workload)
-        self.pending.add(with_requests(workload, queue, record.requests, ordered_at(workload, self._settings)), now)
-        is_pending = workload.key in self.pending
+        requests = record.requests = self._objects.requests(workload)
+        ordered = ordered_at(workload, self._settings)
+        is_pending = self.pending.add(with_requests(workload, queue, requests, ordered), now)
         self._count_as(record, CountedWorkload((local, queue), _PENDING) if is_pending else None)
 
     def _dequeue(self, record: WorkloadRecord, now: float) -> None:

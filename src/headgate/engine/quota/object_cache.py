@@ -52,10 +52,11 @@ class NamespaceAdjustments:
         priority = workload.priority + workload.boost
         gated = self._settings.preemption_gates and workload.has_closed_gate
         look = namespace, workload.pod_sets, workload.status.reclaimable, priority, gated
-        known = self._requests.get(look)
-        if known is None:
-            known = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))
-        return known
+        try:
+            return self._requests[look]
+        except KeyError:
+            made = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))
+            return made
 
     def put(self, found: LimitRange | RuntimeClass) -> bool:
         return self._put_range(found) if isinstance(found, LimitRange) else self._put_class(found)
@@ -129,6 +130,7 @@ class QuotaObjectCache:
         self.classes: dict[str, WorkloadPriorityClass] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._adjustments = NamespaceAdjustments(settings)
+        self.requests = self._adjustments.requests  # of a workload, with limit ranges and overheads applied
         self._activities: dict[str, Activity] = {}
         self.inactive: frozenset[str] = frozenset()  # queues that admit nothing
         self.reshaped = False  # queues, cohorts, flavors or checks: quota is another
@@ -225,10 +227,6 @@ class QuotaObjectCache:
         """The limit ranges and overheads that apply to the workload."""
         return self._adjustments.of(workload.key.namespace)
 
-    def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
-        """What the workload requests, with limit ranges and overheads applied."""
-        return self._adjustments.requests(workload)
-
     def activity(self, queue: ClusterQueue) -> Activity:
         known = self._activities.get(queue.key.name)
         return known or queue_activity(queue, self.flavors, self.checks)
@@ -252,7 +250,7 @@ class QuotaObjectCache:
     def queue_snapshot(self, workload: QueuedWorkload) -> QueueSnapshot:
         """The queues of the workload and whether they let it in; one object for equal workloads until a change."""
         given = workload.status.admission
-        problem = self._adjustments.requests(workload).problem if given is None else ""
+        problem = self.requests(workload).problem if given is None else ""
         depends_on = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
         known = self._snapshots.get(depends_on)
         if known is None:

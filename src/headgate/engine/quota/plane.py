@@ -194,24 +194,23 @@ class QuotaPlane:
     def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterable[LazyEvent]:
         key = workload.key
         record = self._records.get(key)
-        if record is not None and record.observed.uid == workload.uid:
-            self._note_change(record, workload, now)
-            self._dirty.setdefault(key, False)
-            return self._records.observe(record, workload)
         if record is not None:
+            if record.observed.uid == workload.uid:
+                self._note_change(record, workload, now)
+                self._dirty.setdefault(key, False)
+                return self._records.observe(record, workload)
             self._delete(key, record.observed.uid, now)
-        self._cache.came_from_outside(workload)
+        if self._cache.ledger.allocations.histories:  # nobody is evaluated again for a new workload alone
+            self._cache.ledger.forget_allocations(self._objects.queue_of(workload))
         self._dirty[key] = False
         self._records.add(workload)
         return self._warn(workload, now) if record is None else ()
 
     def _warn(self, workload: QueuedWorkload, now: float) -> tuple[LazyEvent, ...]:
-        names: set[str] = set()
-        for pod_set in workload.pod_sets:
-            names.update(saturated(pod_set.shape.requests))
+        names = saturated(*[pod_set.shape.requests for pod_set in workload.pod_sets])
         if not names:
             return ()
-        entry = saturated_entry(workload.key, tuple(sorted(names)), now)
+        entry = saturated_entry(workload.key, names, now)
         self._journal.write(entry)
         return (partial(saturated_event, workload.target, entry),)
 
@@ -342,11 +341,11 @@ class QuotaPlane:
 
     def _set_deadline(self, record: WorkloadRecord, now: float) -> None:
         """Of a workload just examined, so only a deadline in the future counts."""
-        at = next_deadline(record.decided, self._settings)
-        if at is None or at <= now:
-            self._records.deadlines.drop(record.key)
+        at, deadlines = next_deadline(record.decided, self._settings), self._records.deadlines
+        if at is not None and at > now:
+            deadlines.set(record.key, at)
         else:
-            self._records.deadlines.set(record.key, at)
+            deadlines.drop(record.key)
 
     def _examine(self, record: WorkloadRecord, now: float) -> None:
         """Applies lifecycle steps until none is left, or one needs a write of its own, as a change of the spec."""

@@ -107,9 +107,7 @@ class QueueUsages:
             self._count(before, -1)
         if counted is not None:
             self._count(counted, 1)
-        if before is None or (counted is not None and before.place == counted.place):
-            return
-        if self._usages[before.place].is_empty:
+        if before is not None and self._usages[before.place].is_empty:
             self._drop(*before.place)
 
     def local(self, key: Key) -> QueueUsage:

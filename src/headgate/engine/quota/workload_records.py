@@ -50,65 +50,42 @@ class Refusal(Struct, frozen=True, gc=False):
     proposal: PreemptionProposal | None = None
 
 
-class WorkloadRecord:
+class WorkloadRecord(Struct, eq=False):
     """All that is known of one workload: as observed, the write in flight, what is decided, and what is held for it.
 
     `observed` is the workload as last observed, `assumed` with the write in flight applied, `decided` with all that is
     decided. `examined` and `cached` are what it was when lifecycle rules and the quota cache last had nothing to add.
     """
 
-    __slots__ = (
-        "assumed",
-        "base",
-        "cached",
-        "counted",
-        "decided",
-        "entry_penalty",
-        "events",
-        "examined",
-        "informs",
-        "is_finished",
-        "key",
-        "local",
-        "observed",
-        "preempted_for",
-        "refusal",
-        "refused_since",
-        "refused_version",
-        "requests",
-        "reservation",
-        "sent",
-        "sent_events",
-        "sent_refusal",
-        "tells",
-        "wanted",
-    )
+    key: Key
+    observed: QueuedWorkload
+    assumed: QueuedWorkload
+    decided: QueuedWorkload
+    is_finished: bool
+    sent: Change | None = None  # in flight
+    sent_refusal: Refusal | None = None  # what that tells, if that is all it does
+    sent_events: tuple[LazyEvent, ...] = ()
+    base: str = ""  # the version it was made from
+    wanted: Change | None = None  # decided, to be sent next
+    informs: bool = False  # whether that is all it does
+    tells: Refusal | None = None  # what it tells, if that is all it does
+    events: tuple[LazyEvent, ...] = ()  # that go with it
+    refused_version: str = ""  # the version for which the server refused our write
+    examined: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
+    cached: CachedAs | None = None
+    local: Key | None = None  # the LocalQueue it is counted for
+    counted: CountedWorkload | None = None  # in the usage of its queues
+    reservation: Reservation | None = None  # on the ledger
+    requests: WorkloadRequests | None = None  # while it waits for quota
+    refusal: Refusal | None = None  # of quota, that is not written yet
+    refused_since: float = 0.0  # since when there is one, whatever its text was
+    preempted_for: str = ""  # the queue it must make way for, until it shows that it must
+    entry_penalty: tuple[Key, Amounts] | None = None  # what its LocalQueue is charged in advance
 
-    def __init__(self, observed: QueuedWorkload) -> None:
-        self.key = observed.key
-        self.observed = observed
-        self.is_finished = observed.is_true(FINISHED)
-        self.sent: Change | None = None  # in flight
-        self.sent_refusal: Refusal | None = None  # what that tells, if that is all it does
-        self.sent_events: tuple[LazyEvent, ...] = ()
-        self.base = ""  # the version it was made from
-        self.wanted: Change | None = None  # decided, to be sent next
-        self.informs = False  # whether that is all it does
-        self.tells: Refusal | None = None  # what it tells, if that is all it does
-        self.events: tuple[LazyEvent, ...] = ()  # that go with it
-        self.refused_version = ""  # the version for which the server refused our write
-        self.assumed = observed
-        self.decided = observed
-        self.examined: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
-        self.cached: CachedAs | None = None
-        self.local: Key | None = None  # the LocalQueue it is counted for
-        self.counted: CountedWorkload | None = None  # in the usage of its queues
-        self.reservation: Reservation | None = None  # on the ledger
-        self.requests: WorkloadRequests | None = None  # while it waits for quota
-        self.refusal: Refusal | None = None  # of quota, that is not written yet
-        self.refused_since = 0.0  # since when there is one, whatever its text was
-        self.preempted_for = ""  # the queue it must make way for, until it shows that it must
-        self.entry_penalty: tuple[Key, Amounts] | None = None  # what its LocalQueue is charged in advance
+    @classmethod
+    def of(cls, observed: QueuedWorkload) -> WorkloadRecord:
+        """Of a workload about which nothing is decided yet."""
+        return cls(observed.key, observed, observed, observed, observed.is_true(FINISHED))
 
     def is_open(self) -> bool:
         """Whether more can be decided about it.
@@ -217,7 +194,7 @@ class WorkloadRecords:
 
     def add(self, workload: QueuedWorkload) -> None:
         """A workload that was not known, under a name nobody else has."""
-        self._records[workload.key] = WorkloadRecord(workload)
+        self._records[workload.key] = WorkloadRecord.of(workload)
 
     def observe(self, record: WorkloadRecord, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
         """Takes the workload as observed; returns the events of the write that is confirmed by it."""

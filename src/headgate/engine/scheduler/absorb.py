@@ -118,28 +118,29 @@ class AbsorbStage:
             self._queue_capacity.candidate_changed(pod)
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
-        cache = self._cache
+        cache, key = self._cache, observed.key
         effects: list[Effect] = []
-        if observed.key in self._gangs.quarantine:
-            self._gangs.quarantined(observed.key, None)
-        known = cache.pods.get(observed.key)
-        if known is not None and known.uid != observed.uid:
-            effects += self.lose(observed.key, known.uid, now)
-            known = None
-        if known is not None and _changed_group(known, observed):
-            self._leave_group(known)
+        if key in self._gangs.quarantine:
+            self._gangs.quarantined(key, None)
+        known = cache.pods.get(key)
+        if known is not None:
+            if known.uid != observed.uid:
+                effects += self.lose(key, known.uid, now)
+                known = None
+            elif _changed_group(known, observed):
+                self._leave_group(known)
         ranked = observed if observed.group is None else self._with_group_priority(observed, observed.group, known)
         pod = self._as_assumed(ranked)
-        cache.pods[pod.key] = pod
+        cache.pods[key] = pod
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
-            entry = saturated_entry(pod.key, names, now)
+            entry = saturated_entry(key, names, now)
             self._journal.write(entry)
             effects.append(saturated_event(pod.target, entry))
         if pod.holds_room:
             self._confirm(pod, known)
         elif not observed.wants_node:
             self.drop(pod)
-        elif (assumed := self._bind.get(pod.key)) is not None:
+        elif (assumed := self._bind.get(key)) is not None:
             self._update_assumed(assumed, pod)
         elif pod.scheduler_name in self._ours:
             if cache.nominations.put(pod):

@@ -94,7 +94,9 @@ class GangTracker:
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """The member is bound or assumed on a node; one that is being deleted counts as gone."""
-        if pod.group is None or pod.deleted is not None:
+        if pod.group is None:
+            return
+        if pod.deleted is not None:
             self.gone(pod)
             return
         tracked = self._members_of(pod.group)

@@ -53,6 +53,7 @@ from headgate.model.effects import (
     PodCondition,
     VolcanoStatus,
     WorkloadStatus,
+    Write,
 )
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key
@@ -172,24 +173,30 @@ class SchedulerPlane:
 
     def absorb(self, event: Event, now: float) -> Iterable[Effect]:
         match event:
-            case Observed(object=found):
-                return self._absorb.observe(found, now)
-            case Outcome(effect=Bind() as bind):
-                return self._bind_answered(bind, event, now)
-            case Gone(key=key, uid=uid, quarantined_in=group):
-                self._gangs.quarantined(key, group)
-                return self._absorb.lose(key, uid, now)
-            case Outcome(effect=PatchStatus() as patch):
-                return self._patch_answered(patch, event, now)
-            case Outcome(effect=Evict() as evict):
-                return list(self._preempt.evicted(evict, event, now))
-            case Outcome(effect=PatchSpec() as patch):
-                return self._removal_answered(patch, event, now)
-            case Outcome() | TimerFired():
-                pass
+            case Observed():
+                return self._absorb.observe(event.object, now)
+            case Outcome():
+                return self._answered(event.effect, event, now)
+            case Gone():
+                self._gangs.quarantined(event.key, event.quarantined_in)
+                return self._absorb.lose(event.key, event.uid, now)
+            case TimerFired():
+                return ()
             case _:
                 assert_never(event)
-        return ()
+
+    def _answered(self, write: Write, outcome: Outcome, now: float) -> Iterable[Effect]:
+        match write:
+            case Bind():
+                return self._bind_answered(write, outcome, now)
+            case PatchStatus():
+                return self._patch_answered(write, outcome, now)
+            case Evict():
+                return list(self._preempt.evicted(write, outcome, now))
+            case PatchSpec():
+                return self._removal_answered(write, outcome, now)
+            case _:
+                return ()  # of other planes
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._bind.decided.clear()
@@ -293,11 +300,12 @@ class SchedulerPlane:
 
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""
+        pods, nodes = self._cache.pods, self._cache.nodes
         for bind in self._bind.decided:
-            shape = self._cache.pods[bind.target.key].shape
-            short = self._cache.nodes.shortage(bind.node, shape)
-            assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
-            assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
+            key = bind.target.key
+            short = nodes.shortage(bind.node, pods[key].shape)
+            assert short is None, f"{key} was placed on {bind.node} without room: {short}"
+            assert key not in self._queue, f"{key} both waits and is assumed"
 
     def collect(self) -> Iterator[Number]:
         yield from self._metrics.collect()
@@ -455,9 +463,10 @@ class SchedulerPlane:
     def _assume(self, info: QueuedPodInfo, found: Placement, now: float, attempt: GroupAttempt | None) -> list[Effect]:
         pod = info.pod
         self._preempt.waits_no_more(pod)
-        if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
-            self._cache.note(ClusterEvent.ROOM_FREED)
-        self._preempt.charged(found.node, pod.priority)
+        if self._cache.nominations.pods:
+            if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
+                self._cache.note(ClusterEvent.ROOM_FREED)
+            self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
         return self._bind.run(info, found, now, attempt)

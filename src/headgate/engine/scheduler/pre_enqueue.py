@@ -124,16 +124,17 @@ class PreEnqueueStage:
         return reports
 
     def _passed(self, pod: Pod, now: float) -> None:
-        held = self._held.pop(pod.key, None)
-        self.newly_gated.pop(pod.key, None)
-        unheard_of = self._enqueued.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
-        self._enqueued[pod.key] = pod.uid
+        key, uid = pod.key, pod.uid
+        held = self._held.pop(key, None) if self._held else None
+        self.newly_gated.pop(key, None)
+        unheard_of = self._enqueued.get(key) != uid  # its condition may tell of a time before ours, once
+        self._enqueued[key] = uid
         if pod.gates or (held is None and not (unheard_of and events.shown_as_gated(pod))):
             return
         self._conditions.released(pod, now)
         by_gates = events.shows(pod, SchedulingGates.reason) if held is None else held.plugin == SchedulingGates.name
         if not by_gates:  # what the server said of gates it is left to say
-            self.released[pod.key] = pod
+            self.released[key] = pod
 
     def _gate(self, pod: Pod, held: Held, now: float) -> list[Report]:
         self._queue.add_gated(pod, held.wake_on, held.plugin)

@@ -145,8 +145,10 @@ class PreemptStage:
                 pod = msgspec.structs.replace(pod, deleted=evict.at + pod.grace)
         self._interrupted.observed(pod)
         node = self._nominated_node(pod.key)
-        if node is None or node != pod.nominated:
-            return pod if node is None else msgspec.structs.replace(pod, nominated=node)
+        if node is None:
+            return pod
+        if node != pod.nominated:
+            return msgspec.structs.replace(pod, nominated=node)
         self.nominating.see(pod.key)
         return pod
 

@@ -254,13 +254,15 @@ class Resolver:
 
     def resolve(self, pod: Pod) -> Pod | Unresolved:
         """The pod as it is to be placed; the same object where it names nothing."""
-        shape = pod.shape
+        shape, spreads = pod.shape, self._spreading.concerns(pod)
+        if not shape.claims and not spreads:
+            return pod
         if shape.claims:
             for unmet in self._unmet(pod):
                 if self._profiles[pod.scheduler_name].has_on(unmet.rule, Point.FILTER):
                     return unmet
             shape = self._with_demands(pod)
-        if self._spreading.concerns(pod):
+        if spreads:
             shape = self._spreading.spread(pod, shape)
         return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
 

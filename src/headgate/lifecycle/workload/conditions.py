@@ -80,8 +80,11 @@ def no_longer_gated(
     workload: QueuedWorkload, reason: str, message: str = "No preemption gate keeps it from preempting now"
 ) -> tuple[ConditionUpdate, ...]:
     """Withdraws what it shows of closed gates; `reason` is why it waits now, or what became of it."""
-    withdrawn = [one.type for one in workload.status.conditions if one.type in GATE_SIGNALS and one.status == "True"]
-    return tuple([ConditionUpdate(type_, False, reason, message) for type_ in withdrawn]) if withdrawn else ()
+    withdrawn: tuple[ConditionUpdate, ...] = ()
+    for one in workload.status.conditions:
+        if one.type in GATE_SIGNALS and one.status == "True":
+            withdrawn += (ConditionUpdate(one.type, False, reason, message),)
+    return withdrawn
 
 
 def reason_of(workload: QueuedWorkload, type_: str) -> str:

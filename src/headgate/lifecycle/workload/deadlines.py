@@ -36,8 +36,10 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
         return None  # it is or will be evicted, and no time requeues it; nor one that is to be deactivated
     if workload.status.admission is not None:
         at = _runs_until(workload, settings)
+    elif workload.status.requeue is not None:
+        at = _rests_until(workload, workload.status.requeue)
     else:
-        at = _rests_until(workload, workload.status.requeue) if workload.status.requeue is not None else None
+        return None
     if at is None or workload.is_true(FINISHED) or workload.is_true(DEACTIVATION_TARGET):
         return None
     return at

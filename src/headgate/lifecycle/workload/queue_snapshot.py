@@ -38,7 +38,9 @@ class Inadmissible(NamedTuple):
 
 def inadmissible_reason(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
     """The first thing that keeps it out of its queue, whatever quota there is."""
-    return _unsupported(workload) or _queues(workload, queues) or _its_own(queues) or _gated(workload)
+    if found := workload.unsupported:
+        return Inadmissible(MISCONFIGURED, f"{NOT_SUPPORTED}: {'; '.join(found)}")
+    return _queues(workload, queues) or _its_own(workload, queues)
 
 
 def is_stopped(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
@@ -56,11 +58,6 @@ def is_stopped(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible 
     return None
 
 
-def _unsupported(workload: QueuedWorkload) -> Inadmissible | None:
-    found = workload.unsupported
-    return Inadmissible(MISCONFIGURED, f"{NOT_SUPPORTED}: {'; '.join(found)}") if found else None
-
-
 def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
     local, queue = queues.local, queues.queue
     if local is None:
@@ -76,14 +73,12 @@ def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | N
     return None
 
 
-def _its_own(queues: QueueSnapshot) -> Inadmissible | None:
-    """Where it is, and what its pods ask for."""
+def _its_own(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
+    """Where it is, what its pods ask for, and who holds it back."""
     if not queues.may_enter:
         return Inadmissible(MISCONFIGURED, WRONG_NAMESPACE)
-    return Inadmissible(MISCONFIGURED, queues.problem) if queues.problem else None
-
-
-def _gated(workload: QueuedWorkload) -> Inadmissible | None:
-    if not workload.gated_by:
-        return None
-    return Inadmissible(GATED, f"Admission is gated by: {','.join(workload.gated_by)}")
+    if queues.problem:
+        return Inadmissible(MISCONFIGURED, queues.problem)
+    if workload.gated_by:
+        return Inadmissible(GATED, f"Admission is gated by: {','.join(workload.gated_by)}")
+    return None
