@@ -23,8 +23,9 @@ check: $(READY)  ## style, types, import contracts, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/tidy
 
-test-kubernetes: $(READY)  ## the whole stack on a real kube-apiserver and etcd, built and cached on first use
+test-kubernetes: $(READY)  ## the whole stack on a real kube-apiserver and etcd, with Kueue's scheduler beside it; built and cached on first use
 	$(BIN)/python tests/kubernetes/assets.py
+	$(BIN)/python tests/kueue/kueue_oracle.py
 	$(BIN)/python -m pytest tests/kubernetes
 
 test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own scheduler, built and cached on first use

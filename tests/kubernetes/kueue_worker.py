@@ -9,7 +9,7 @@ import json
 import threading
 from typing import Any, Protocol
 
-from kueue.kueue_oracle import their_answers
+from kueue.kueue_oracle import oracle, their_answers
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"
@@ -40,6 +40,7 @@ class KueueWorker:
         self.trouble: Exception | None = None
 
     def __enter__(self) -> KueueWorker:
+        oracle()  # built before anybody waits for what it answers
         self._thread.start()
         return self
 
