@@ -168,12 +168,16 @@ def what_is_deleted_at_home_is_deleted_everywhere(seed: int) -> None:
 
 
 def a_crash_at_any_write_lets_nobody_else_preempt(seed: int) -> None:
-    """Every seed is another write of a run in which one of two workers preempts, and a crash before or after it."""
+    """Every seed is another write of a run in which one of two workers preempts, and a crash before or after it.
+
+    Which of them it is may change: a worker that crashes before it signals may come back when the window is over.
+    """
     first, last = writes_of_a_preemption()
     dice = random.Random(seed)
     number, fault = dice.randrange(first, last), dice.choice((WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER))
     report = run(preemption("3m"), 0, Faults(at={number: fault}, restart=dice.choice((0.0, 2.0))))
-    assert (preemptions(report), opened(report)) == ({"a": 1}, {"a": 1}), f"{fault} write {number}"
+    allowed = opened(report)
+    assert (preemptions(report), sum(allowed.values())) == (allowed, 1), f"{fault} write {number}"
     assert not unfinished(report), f"{fault} write {number}"
     assert not leftovers(report), f"{fault} write {number}"
 
