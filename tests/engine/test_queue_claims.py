@@ -399,3 +399,22 @@ def test_nothing_is_kept_from_a_pod_for_the_gang_that_it_leaves_when_its_queue_c
     steps = Queues(BIG, replace(pod_group(members=1), priority=10), oldest := grouped("a"))
     steps.later(20.0, Observed(replace(oldest, group=None)), Observed(queue("team", 1000)))
     assert steps.bound == {"a": "n"}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param([queued("mine", of="below")], id="for the pod that reserves it, in a queue below the other's"),
+        pytest.param([elsewhere("held", of="below", gated=False), queued("mine")], id="for one of a third queue"),
+    ],
+)
+def test_what_is_reserved_after_a_running_pod_does_not_have_it_evicted(others):
+    """By what is in use and reserved before it its queue stays within its due, so it would start again and again."""
+    tree = [
+        queue("other", None, deserved=1000, **FIRST),
+        queue("below", None, "other", deserved=1000),
+        queue("team", None, deserved=1000),
+    ]
+    steps = Returning(*tree, node("n", cpu=1000), running("theirs", "other", 500, priority=9), *others).run()
+    assert steps.evicted == []
+    assert steps.on_nodes == {"theirs"}

@@ -70,7 +70,14 @@ class QueueCapacity:
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._unplaced = UnplacedEntries(self._is_refused)  # and those that no node fits and that reserve nothing
-        self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had, self.within_deserved)
+        self._claims = QueueClaims(
+            preempting,
+            waiting,
+            self.wanted,
+            reserves=self.reservations.has_had,
+            within=self.within_deserved,
+            before=self.reservations.held_before,
+        )
         self.may_evict = self._claims.may_evict
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes

@@ -17,7 +17,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DequeueStrategy
-from headgate.preemption.volcano import Use, add, fit, may_give, may_reclaim, remove
+from headgate.preemption.volcano import Use, add, beyond_deserved, fit, may_give, may_reclaim, remove
 from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
@@ -60,14 +60,17 @@ class QueueClaims:
         enabled: frozenset[str],
         waiting: Callable[[Pod], Sequence[Pod]],
         wanted: Callable[[Sequence[Pod]], Sequence[Use] | None],
+        *,
         reserves: Callable[[Pod], bool],
         within: Callable[[Sequence[Pod], VolcanoQueueNode], bool],
+        before: Callable[[Pod, VolcanoQueueNode], Resources],
     ) -> None:
         self._enabled = enabled  # the schedulerNames whose profile has preemption on
         self._waiting = waiting  # the pods that start together with the first of an entry; none if there is no entry
         self._wanted = wanted  # what they want, if nothing but capacity keeps them
         self._reserves = reserves  # whether a pod has its capacity already, or had it in vain and rests
         self._within = within  # whether their queue stays within what it deserves: then they may have others evicted
+        self._before = before  # what is reserved of a queue before a pod
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
@@ -181,8 +184,9 @@ class QueueClaims:
         """Those of its queue with more priority, then those of others that may take back what it has too much."""
         node = use[0]
         own = [claim for claim in self._next_of(node.name, tree) if claim.priority > pod.priority]
-        over = {name for name, amount in node.totals.items() if amount > node.queue.deserved[name]}
-        gives = bool(over) and node.queue.reclaimable and may_give(use, over)
+        reserved = self._before(pod, node) if node.queue.reclaimable else Resources()
+        over = beyond_deserved(node, reserved) if node.queue.reclaimable else set[str]()
+        gives = bool(over) and may_give(use, over, reserved)
         yield from sorted(own, key=_order)
         for claim in self._in_order(tree) if gives else ():
             level = tree.get(claim.queue)

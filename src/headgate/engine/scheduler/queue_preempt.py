@@ -20,6 +20,7 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
+from headgate.model.resources import Resources
 from headgate.preemption.candidates import BY_PRIORITY, Reach
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
@@ -98,6 +99,7 @@ class QueueUnits:
     def of(self, node: VolcanoQueueNode) -> Iterator[QueueUnit]:
         """The running pods of the queue; gangs that leave whole are one unit, with members of whatever queue."""
         seen: dict[Key | GroupKey, None] = {}
+        before: dict[tuple[str, int], Resources] = {}  # reserved before running pods, which differ in priority only
         for pod in self.running(node):
             standing = self._cache.groups.standing(pod)
             whole = standing.whole and standing.gang is not None
@@ -106,9 +108,15 @@ class QueueUnits:
                 continue
             seen[key] = None
             members = self._members(standing.gang) if whole and standing.gang is not None else [pod]
-            uses = [use for member in members if (use := self._use(member)) is not None]
+            uses = [(member, use) for member in members if (use := self._use(member)) is not None]
+            alike = [(use[0].name, member.priority) for member, use in uses]
+            for known, (member, use) in zip(alike, uses, strict=True):
+                if known not in before:
+                    before[known] = self._capacity.reservations.held_before(member, use[0])
             created = max(member.created for member in members)
-            yield QueueUnit(Unit(key, standing.priority, tuple(members)), tuple(uses), created)
+            unit = Unit(key, standing.priority, tuple(members))
+            reserved = tuple(before[known] for known in alike)
+            yield QueueUnit(unit, tuple(use for _, use in uses), created, reserved)
 
     def _members(self, gang: GroupKey) -> list[Pod]:
         found = [self._cache.nodes.charge_of(pod.key) for pod in self._cache.groups.pods_of(gang.workload)]
