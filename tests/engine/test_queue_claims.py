@@ -401,6 +401,23 @@ def test_nothing_is_kept_from_a_pod_for_the_gang_that_it_leaves_when_its_queue_c
     assert steps.bound == {"a": "n"}
 
 
+@pytest.mark.parametrize("gates", [True, False], ids=["gates on", "gates off"])
+@pytest.mark.parametrize("first", [plain("first", "first", fits=False), elsewhere("first", of="first")])
+def test_a_pod_that_reserves_nothing_hides_nobody_for_whom_capacity_is_kept(first, gates):
+    """Beside it mine does not fit and the pod it evicts does. No node fits it, and that pod left again each time."""
+    tree = [
+        queue("org", 2000),
+        queue("first", None, "org", deserved=1000),
+        queue("team", None, "org", deserved=2000),
+        queue("other", None, "org", **FIRST),
+    ]
+    settings = Settings(volcano=VolcanoSettings(gates=gates))
+    steps = Returning(*tree, BIG, running("theirs", "other"), first, queued("mine", 2000), settings=settings).run()
+    reserves = gates and QUEUE_GATE in first.annotations
+    assert steps.evicted == ([] if reserves else ["theirs"])
+    assert steps.on_nodes == ({"theirs"} if reserves else {"mine"})
+
+
 @pytest.mark.parametrize(
     "others",
     [

@@ -64,6 +64,7 @@ class QueueClaims:
         reserves: Callable[[Pod], bool],
         within: Callable[[Sequence[Pod], VolcanoQueueNode], bool],
         before: Callable[[Pod, VolcanoQueueNode], Resources],
+        keeps: Callable[[Sequence[Pod]], bool],
     ) -> None:
         self._enabled = enabled  # the schedulerNames whose profile has preemption on
         self._waiting = waiting  # the pods that start together with the first of an entry; none if there is no entry
@@ -71,6 +72,7 @@ class QueueClaims:
         self._reserves = reserves  # whether a pod has its capacity already, or had it in vain and rests
         self._within = within  # whether their queue stays within what it deserves: then they may have others evicted
         self._before = before  # what is reserved of a queue before a pod
+        self._keeps = keeps  # whether pods reserve what they may have, if no node fits
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
@@ -150,13 +152,30 @@ class QueueClaims:
         """What is kept from the pod, whose use is counted in the tree already; None if it may have it.
 
         Those for whom it would be evicted, all of them or `among` these, count first, as far as they fit once the pods
-        that are leaving are gone.
+        that are leaving are gone. One that would reserve nothing may find no node, and then evict nobody: what others
+        keep if it does is kept too.
         """
+        kept, unsure = self._kept_from(pod, use, tree, going, among)
+        if kept is None and unsure:
+            kept, _ = self._kept_from(pod, use, tree, going, among, apart=True)
+        return kept
+
+    def _kept_from(
+        self,
+        pod: Pod,
+        use: Use,
+        tree: QueueTree,
+        going: Callable[[], Iterable[Use]],
+        among: Container[Key] | None,
+        *,
+        apart: bool = False,
+    ) -> tuple[KeptCapacity | None, bool]:
+        """And whether pods that may find no node count; each of these `apart`, beside those that reserve."""
         rivals = self._rivals(pod, use, tree)
-        first, kept, keeps = list[Pod](), list[Use](), False
+        first, kept, keeps, unsure = list[Pod](), list[Use](), False, False
         claim = next(rivals, None)
         if claim is None:
-            return None
+            return None, False
         left = list(going())
         remove([use, *left])
         while claim is not None and not keeps:
@@ -170,15 +189,20 @@ class QueueClaims:
                     continue
                 if not fit(wanted):
                     break
-                first.append(pods[0])
                 add(wanted)
-                kept += wanted
-                if keeps := not fit([use]):
+                keeps, stays = not fit([use]), self._keeps(pods)
+                unsure |= not stays
+                if keeps or stays or not apart:
+                    first.append(pods[0])
+                    kept += wanted
+                else:
+                    remove(wanted)
+                if keeps:
                     break
             claim = next(rivals, None)
         remove(kept)
         add([use, *left])
-        return KeptCapacity(tuple(first), tuple(kept)) if keeps else None
+        return (KeptCapacity(tuple(first), tuple(kept)) if keeps else None), unsure
 
     def _rivals(self, pod: Pod, use: Use, tree: QueueTree) -> Iterator[QueueClaim]:
         """Those of its queue with more priority, then those of others that may take back what it has too much."""

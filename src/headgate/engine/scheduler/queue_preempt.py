@@ -135,13 +135,11 @@ class QueuePreemptStage:
         units: QueueUnits,
         capacity: QueueCapacity,
         preempt: PreemptStage,
-        keeps: Callable[[Iterable[Pod]], bool],
         alike_on_nodes: Callable[[QueuedPodInfo], Hashable],
     ) -> None:
         self._units = units
         self._capacity = capacity
         self._preempt = preempt
-        self._keeps = keeps  # whether pods reserve what victims leave them, if no node fits
         self._alike_on_nodes = alike_on_nodes  # what an entry shares with others that fit the same nodes
         self._in_vain: dict[Hashable, QueuePreemptionResult] = {}
         self._in_vain_at = -1
@@ -165,7 +163,7 @@ class QueuePreemptStage:
             return self._in_vain[alike]
         found = self._victims(pods[:needed], info.pod.priority, kept)
         units = [each.unit for each in found or ()]
-        refused = self._preempt.refused_without(info, units, now) if units and not self._keeps(pods) else None
+        refused = self._preempt.refused_without(info, units, now) if units and not self._capacity.keeps(pods) else None
         if found is None or refused is not None:
             return self._in_vain.setdefault(alike, QueuePreemptionResult(wake_on=refused or frozenset()))
         if not found:
@@ -181,7 +179,7 @@ class QueuePreemptStage:
         """Tells entries apart that their queue answers alike, and for which victims help one and not the other."""
         if not self._may_evict(pods):
             return None
-        return "" if self._keeps(pods) else self._alike_on_nodes(info)
+        return "" if self._capacity.keeps(pods) else self._alike_on_nodes(info)
 
     def _may_evict(self, pods: Iterable[Pod]) -> bool:
         return all(map(self._capacity.may_evict, pods))
