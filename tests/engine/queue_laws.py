@@ -95,10 +95,10 @@ class QueueHistory(History):
         """What must hold of decisions made on all there is to know."""
         if self.cluster.news or self.undone:
             return
-        before = QueueView(self.cluster.objects)
+        again = [effect for effect in effects if effect in self.lost]  # they may have arrived
+        before = QueueView(self.cluster.objects | self._performed(again))
         after = QueueView(self.cluster.objects | self._performed(effects))
-        again = {effect.target.key for effect in effects if effect in self.lost}
-        freed = {each.key for each in after.pods if has_started(before.objects[each.key], each)} - again
+        freed = {each.key for each in after.pods if has_started(before.objects[each.key], each)}
         self._within(after, before.shown)
         for key in sorted(freed):
             self._whole(after, after.objects[key])

@@ -399,3 +399,39 @@ def test_nothing_is_kept_from_a_pod_for_the_gang_that_it_leaves_when_its_queue_c
     steps = Queues(BIG, replace(pod_group(members=1), priority=10), oldest := grouped("a"))
     steps.later(20.0, Observed(replace(oldest, group=None)), Observed(queue("team", 1000)))
     assert steps.bound == {"a": "n"}
+
+
+@pytest.mark.parametrize("gates", [True, False], ids=["gates on", "gates off"])
+@pytest.mark.parametrize("first", [plain("first", "first", fits=False), elsewhere("first", of="first")])
+def test_a_pod_that_reserves_nothing_hides_nobody_for_whom_capacity_is_kept(first, gates):
+    """Beside it mine does not fit and the pod it evicts does. No node fits it, and that pod left again each time."""
+    tree = [
+        queue("org", 2000),
+        queue("first", None, "org", deserved=1000),
+        queue("team", None, "org", deserved=2000),
+        queue("other", None, "org", **FIRST),
+    ]
+    settings = Settings(volcano=VolcanoSettings(gates=gates))
+    steps = Returning(*tree, BIG, running("theirs", "other"), first, queued("mine", 2000), settings=settings).run()
+    reserves = gates and QUEUE_GATE in first.annotations
+    assert steps.evicted == ([] if reserves else ["theirs"])
+    assert steps.on_nodes == ({"theirs"} if reserves else {"mine"})
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param([queued("mine", of="below")], id="for the pod that reserves it, in a queue below the other's"),
+        pytest.param([elsewhere("held", of="below", gated=False), queued("mine")], id="for one of a third queue"),
+    ],
+)
+def test_what_is_reserved_after_a_running_pod_does_not_have_it_evicted(others):
+    """By what is in use and reserved before it its queue stays within its due, so it would start again and again."""
+    tree = [
+        queue("other", None, deserved=1000, **FIRST),
+        queue("below", None, "other", deserved=1000),
+        queue("team", None, deserved=1000),
+    ]
+    steps = Returning(*tree, node("n", cpu=1000), running("theirs", "other", 500, priority=9), *others).run()
+    assert steps.evicted == []
+    assert steps.on_nodes == {"theirs"}

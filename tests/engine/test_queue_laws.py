@@ -14,7 +14,7 @@ from queue_laws import (
 )
 from volcano_scenes import grouped, pod_group, queue, queued
 
-from headgate.model.effects import RemoveGate
+from headgate.model.effects import Bind, RemoveGate
 from headgate.model.pod import ScheduledCondition
 from headgate.model.volcano import DequeueStrategy
 
@@ -113,6 +113,16 @@ def decide(history, *names):
 def test_the_laws_see_that_a_gate_is_removed(objects, said):
     with pytest.raises(BrokenLaw, match=said):
         decide(shown(*objects), "a")
+
+
+def test_a_binding_whose_answer_was_lost_is_sent_again_also_if_its_pod_names_a_full_queue_since():
+    """It may have arrived: the pod uses that queue already. Any other binding exceeds its capability."""
+    history = shown(queue("team", 0), node("n"), one := queued("a", gates=()))
+    history.lost.append(sent := Bind(one.target, "n"))
+    history.decided([sent])
+    history.lost.clear()
+    with pytest.raises(BrokenLaw, match="queue team: 1000 in use, 1000 with what is reserved, of 0"):
+        history.decided([sent])
 
 
 def test_the_law_sees_a_pod_that_nobody_tried_again():

@@ -56,6 +56,24 @@ def room(made, name):
             2000,
             id="guarantees beyond the parent's capability do not count",
         ),
+        pytest.param(
+            [queue("p", 3000), queue("a", None, "p", guarantee=1000), queue("b", None, "p", guarantee=2000)],
+            {"p": 1000, "b": 1000},
+            1000,
+            id="what it is guaranteed, although pods of others use that of another queue",
+        ),
+        pytest.param(
+            [queue("p", 3000), queue("b", None, "p", guarantee=3000), queue("a", None, "b")],
+            {"p": 1000},
+            2000,
+            id="what the queue above it is guaranteed, as far as others left it that",
+        ),
+        pytest.param(
+            [queue("p", 3000), queue("a", None, "p", guarantee=1000), queue("b", None, "p", guarantee=2000)],
+            {"p": 1000, "a": 1000},
+            0,
+            id="no more than it is guaranteed, where others use that of another queue",
+        ),
     ],
 )
 def test_how_much_more_a_queue_may_use(queues, used, expected):

@@ -24,6 +24,7 @@ class QueueUnit(Struct, frozen=True):
     unit: Unit
     uses: tuple[Use, ...]
     created: float  # of the youngest
+    reserved: tuple[Resources, ...]  # for each use: what is reserved of its queue before it, if it comes again
 
     @property
     def queue(self) -> VolcanoQueueNode:
@@ -65,7 +66,7 @@ def victims_elsewhere(
     """As `victims_within`, of other queues: those of lower priority first, then those beside it in the tree."""
     node, resources = wanted[0][0], _named(wanted)
     others = _elsewhere(node, running)
-    return _search(wanted, others, going, lambda each: all(may_give(use, resources) for use in each.uses))
+    return _search(wanted, others, going, lambda each: _gives(each, resources))
 
 
 def givable(wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]) -> list[QueueUnit]:
@@ -77,7 +78,7 @@ def givable(wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence
     remove(going)
     taken: list[QueueUnit] = []
     for unit in _elsewhere(node, running):
-        if all(may_give(use, resources) for use in unit.uses):
+        if _gives(unit, resources):
             remove(unit.uses)
             taken.append(unit)
     for unit in taken:
@@ -101,12 +102,24 @@ def _youngest_first(units: Iterable[QueueUnit]) -> list[QueueUnit]:
     return sorted(units, key=lambda each: (each.created, str(each.unit.key)), reverse=True)
 
 
-def may_give(use: Use, resources: Collection[str]) -> bool:
-    """Whether its queue uses more than it deserves of one of these, and keeps its guarantee without this."""
+def _gives(unit: QueueUnit, resources: Collection[str]) -> bool:
+    return all(may_give(use, resources, before) for use, before in zip(unit.uses, unit.reserved, strict=True))
+
+
+def may_give(use: Use, resources: Collection[str], reserved: Resources) -> bool:
+    """Whether its queue has more than it deserves of one of these, and keeps its guarantee without this.
+
+    What is in use and what is `reserved` before this counts: by what is reserved after it, it would come again.
+    """
     node, requests = use
-    over = any(node.totals.get(name, 0) > node.queue.deserved[name] for name in resources)
     kept = all(node.totals.get(name, 0) - amount >= node.queue.guarantee[name] for name, amount in requests.items)
-    return over and kept
+    return kept and not beyond_deserved(node, reserved).isdisjoint(resources)
+
+
+def beyond_deserved(node: VolcanoQueueNode, reserved: Resources) -> set[str]:
+    """The resources of which the queue has more than it deserves, with nothing reserved but this."""
+    held = {name: amount - node.reserved.get(name, 0) + reserved[name] for name, amount in node.totals.items()}
+    return {name for name, amount in held.items() if amount > node.queue.deserved[name]}
 
 
 def _search(

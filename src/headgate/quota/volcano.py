@@ -128,19 +128,34 @@ class VolcanoQueueNode(QuotaNode):
         limited = self.root.quotas
         for resource, amount in amounts.items:
             of = FlavorResource("", resource)
-            if of in limited and amount > 0 and self.accounts[of].available() < amount:
+            if of not in limited or amount <= 0 or self.accounts[of].available() >= amount:
+                continue
+            if not self._is_guaranteed(of, amount):
                 return False
         return True
+
+    def _is_guaranteed(self, of: FlavorResource, amount: int) -> bool:
+        """Whether this much more is within a guarantee of the queue, or of one above it, and exceeds no capability.
+
+        Then it is allowed, even where less is left than is guaranteed: others use more than they may, because their
+        queue was moved, a guarantee was raised, or another scheduler placed them.
+        """
+        account, left = self.accounts[of], amount
+        while left and account.parent is not None:
+            if account.carried_most is not None and account.used - account.kept + left > account.carried_most:
+                return False
+            left, account = max(0, left - account.own_room), account.parent
+        return not left and all(_is_capable(node, of.resource, amount) for node in self.path())
 
     def shortage(self, amounts: Resources) -> Shortage | None:
         """The first resource of which this much more is not allowed, and the lowest level that forbids it."""
         for resource, amount in amounts.items:
             of = FlavorResource("", resource)
-            if of not in self.root.quotas or amount <= 0 or self.accounts[of].available() >= amount:
+            if self.fits(Resources(((resource, amount),))):
                 continue
             for node in self.path():
-                limit, used = dict(node.queue.capability.items).get(resource), node.totals.get(resource, 0)
-                if limit is not None and used + amount > limit:
+                if not _is_capable(node, resource, amount):
+                    used, limit = node.totals.get(resource, 0), node.queue.capability[resource]
                     return Shortage(self.name, node.name, resource, amount, used, limit)
             return self._shortage_by_guarantees(of, amount)
         return None
@@ -152,6 +167,11 @@ class VolcanoQueueNode(QuotaNode):
         limit, used = level.queue.capability[of.resource], level.totals.get(of.resource, 0)
         room = max(0, self.accounts[of].available())
         return Shortage(self.name, level.name, of.resource, amount, used, limit, max(0, limit - used - room))
+
+
+def _is_capable(node: VolcanoQueueNode, resource: str, amount: int) -> bool:
+    limit = dict(node.queue.capability.items).get(resource)
+    return limit is None or node.totals.get(resource, 0) + amount <= limit
 
 
 class QueueTree:

@@ -99,9 +99,7 @@ class SchedulerPlane:
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
         preempting = _having(PREEMPTION, Point.POST_FILTER, profiles)
-        self._queue_capacity = QueueCapacity(
-            cache, settings.volcano.reservation_timeout, waiting=self._starts_with, preempting=preempting
-        )
+        self._queue_capacity = QueueCapacity(cache, settings.volcano, waiting=self._starts_with, preempting=preempting)
         self._queue = queue = PodQueue(backoff, self._queue_capacity)
         self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
@@ -143,9 +141,7 @@ class SchedulerPlane:
             metrics=self._metrics,
             work=self._work,
         )
-        self._queue_preemption = QueuePreemptStage(
-            units, self._queue_capacity, self._preempt, self._gates.keeps, self._place.equivalence
-        )
+        self._queue_preemption = QueuePreemptStage(units, self._queue_capacity, self._preempt, self._place.equivalence)
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
             cache,
@@ -505,7 +501,7 @@ class SchedulerPlane:
 
     def _reserve(self, info: QueuedPodInfo, pods: list[Pod], now: float) -> list[Effect]:
         """Removes the queue-allocation gates of pods that no node fits: autoscalers may bring one."""
-        keeps = self._gates.keeps(self._gangs.pods_of(info))
+        keeps = self._queue_capacity.keeps(self._gangs.pods_of(info))
         effects: list[Effect] = [*self._gates.unplaced(pods, now)] if keeps else []
         for effect in effects:
             assert isinstance(effect, PatchSpec)

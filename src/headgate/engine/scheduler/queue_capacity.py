@@ -10,7 +10,7 @@ two reservations can wait for each other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,6 +27,7 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import GroupKey, Pod
 from headgate.model.resources import Resources
+from headgate.model.settings import VolcanoSettings
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
     QUEUE_ANNOTATIONS,
@@ -53,7 +54,7 @@ class QueueCapacity:
     def __init__(
         self,
         cache: ClusterCache,
-        timeout: float,
+        settings: VolcanoSettings,
         *,
         waiting: Callable[[Pod], Sequence[Pod]],
         preempting: frozenset[str],
@@ -65,12 +66,21 @@ class QueueCapacity:
         self._nominated = cache.nominations.pods
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
+        self._gated = settings.gates
         self.usage = QueueUsage(self._queues, self._outdated)
-        self.reservations = QueueReservations(timeout, self._needed, self.usage.changing)
+        self.reservations = QueueReservations(settings.reservation_timeout, self._needed, self.usage.changing)
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue
         self._unplaced = UnplacedEntries(self._is_refused)  # and those that no node fits and that reserve nothing
-        self._claims = QueueClaims(preempting, waiting, self.wanted, self.reservations.has_had, self.within_deserved)
+        self._claims = QueueClaims(
+            preempting,
+            waiting,
+            self.wanted,
+            reserves=self.reservations.has_had,
+            within=self.within_deserved,
+            before=self.reservations.held_before,
+            keeps=self.keeps,
+        )
         self.may_evict = self._claims.may_evict
         self._waiting = waiting
         self._kept: dict[Hashable, KeptCapacity] = {}  # from whom, by equivalence, until something changes
@@ -450,6 +460,13 @@ class QueueCapacity:
             uses.append((node, pod.shape.requests))
         queue = self.queue_of(pods[0])
         return uses if self._group_refusal(pods[0], queue, 0) is None else None
+
+    def keeps(self, pods: Iterable[Pod]) -> bool:
+        """Whether these pods, which start together, reserve what they may have if no node fits.
+
+        A gang does as a whole, also for members that did not ask for the gate; nobody does while gates are off.
+        """
+        return self._gated and any(opted_in(pod) for pod in pods)
 
     def kept_from(self, alike: Hashable) -> KeptCapacity | None:
         """What is kept from pods of this equivalence, which their queue has capacity for."""

@@ -17,7 +17,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DequeueStrategy
-from headgate.preemption.volcano import Use, add, fit, may_give, may_reclaim, remove
+from headgate.preemption.volcano import Use, add, beyond_deserved, fit, may_give, may_reclaim, remove
 from headgate.queueing.queue import QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
@@ -60,14 +60,19 @@ class QueueClaims:
         enabled: frozenset[str],
         waiting: Callable[[Pod], Sequence[Pod]],
         wanted: Callable[[Sequence[Pod]], Sequence[Use] | None],
+        *,
         reserves: Callable[[Pod], bool],
         within: Callable[[Sequence[Pod], VolcanoQueueNode], bool],
+        before: Callable[[Pod, VolcanoQueueNode], Resources],
+        keeps: Callable[[Sequence[Pod]], bool],
     ) -> None:
         self._enabled = enabled  # the schedulerNames whose profile has preemption on
         self._waiting = waiting  # the pods that start together with the first of an entry; none if there is no entry
         self._wanted = wanted  # what they want, if nothing but capacity keeps them
         self._reserves = reserves  # whether a pod has its capacity already, or had it in vain and rests
         self._within = within  # whether their queue stays within what it deserves: then they may have others evicted
+        self._before = before  # what is reserved of a queue before a pod
+        self._keeps = keeps  # whether pods reserve what they may have, if no node fits
         self._entries: dict[str, dict[QueueClaim, dict[Key, Pod]]] = {}
         self._claim_of: dict[Key, QueueClaim] = {}
         self._ordered: tuple[QueueTree, list[QueueClaim]] | None = None  # while there are the same claims
@@ -147,13 +152,30 @@ class QueueClaims:
         """What is kept from the pod, whose use is counted in the tree already; None if it may have it.
 
         Those for whom it would be evicted, all of them or `among` these, count first, as far as they fit once the pods
-        that are leaving are gone.
+        that are leaving are gone. One that would reserve nothing may find no node, and then evict nobody: what others
+        keep if it does is kept too.
         """
+        kept, unsure = self._kept_from(pod, use, tree, going, among)
+        if kept is None and unsure:
+            kept, _ = self._kept_from(pod, use, tree, going, among, apart=True)
+        return kept
+
+    def _kept_from(
+        self,
+        pod: Pod,
+        use: Use,
+        tree: QueueTree,
+        going: Callable[[], Iterable[Use]],
+        among: Container[Key] | None,
+        *,
+        apart: bool = False,
+    ) -> tuple[KeptCapacity | None, bool]:
+        """And whether pods that may find no node count; each of these `apart`, beside those that reserve."""
         rivals = self._rivals(pod, use, tree)
-        first, kept, keeps = list[Pod](), list[Use](), False
+        first, kept, keeps, unsure = list[Pod](), list[Use](), False, False
         claim = next(rivals, None)
         if claim is None:
-            return None
+            return None, False
         left = list(going())
         remove([use, *left])
         while claim is not None and not keeps:
@@ -167,22 +189,28 @@ class QueueClaims:
                     continue
                 if not fit(wanted):
                     break
-                first.append(pods[0])
                 add(wanted)
-                kept += wanted
-                if keeps := not fit([use]):
+                keeps, stays = not fit([use]), self._keeps(pods)
+                unsure |= not stays
+                if keeps or stays or not apart:
+                    first.append(pods[0])
+                    kept += wanted
+                else:
+                    remove(wanted)
+                if keeps:
                     break
             claim = next(rivals, None)
         remove(kept)
         add([use, *left])
-        return KeptCapacity(tuple(first), tuple(kept)) if keeps else None
+        return (KeptCapacity(tuple(first), tuple(kept)) if keeps else None), unsure
 
     def _rivals(self, pod: Pod, use: Use, tree: QueueTree) -> Iterator[QueueClaim]:
         """Those of its queue with more priority, then those of others that may take back what it has too much."""
         node = use[0]
         own = [claim for claim in self._next_of(node.name, tree) if claim.priority > pod.priority]
-        over = {name for name, amount in node.totals.items() if amount > node.queue.deserved[name]}
-        gives = bool(over) and node.queue.reclaimable and may_give(use, over)
+        reserved = self._before(pod, node) if node.queue.reclaimable else Resources()
+        over = beyond_deserved(node, reserved) if node.queue.reclaimable else set[str]()
+        gives = bool(over) and may_give(use, over, reserved)
         yield from sorted(own, key=_order)
         for claim in self._in_order(tree) if gives else ():
             level = tree.get(claim.queue)

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from headgate.engine.in_flight import RETRIABLE, InFlightWrites, WritePolicy
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
-from headgate.engine.scheduler.queue_refusals import opted_in
 from headgate.model.effects import Directives, PatchSpec, PodStart, QueueReservation
 from headgate.model.events import WriteError
 from headgate.model.keys import Key
@@ -132,9 +131,6 @@ class QueueGates(Protocol):
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         """Their queue has capacity for these pods, which are to reserve it, and no node fits."""
 
-    def keeps(self, pods: Iterable[Pod]) -> bool:
-        """Whether these pods reserve the capacity of their queue if no node fits."""
-
     def still_removes(self, pod: Key) -> bool:
         """Whether a removal that may not have arrived is to be sent again; otherwise it is decided anew."""
 
@@ -159,9 +155,6 @@ class GatedByQueue:
                 self._capacity.waits(self.removals.without_gates(pod))
         return effects
 
-    def keeps(self, pods: Iterable[Pod]) -> bool:
-        return any(opted_in(pod) for pod in pods)  # a gang as a whole, also for members that did not ask for the gate
-
     def still_removes(self, pod: Key) -> bool:
         """Not if others have the capacity by now, or the pod is in a queue that has none for it."""
         return pod in self._capacity.in_force or self._capacity.reservations.get(pod) is None
@@ -179,9 +172,6 @@ class GatesReleased:
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         return []
-
-    def keeps(self, pods: Iterable[Pod]) -> bool:
-        return False
 
     def still_removes(self, pod: Key) -> bool:
         return True

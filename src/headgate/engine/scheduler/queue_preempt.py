@@ -20,6 +20,7 @@ from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
+from headgate.model.resources import Resources
 from headgate.preemption.candidates import BY_PRIORITY, Reach
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
@@ -98,6 +99,7 @@ class QueueUnits:
     def of(self, node: VolcanoQueueNode) -> Iterator[QueueUnit]:
         """The running pods of the queue; gangs that leave whole are one unit, with members of whatever queue."""
         seen: dict[Key | GroupKey, None] = {}
+        before: dict[tuple[str, int], Resources] = {}  # reserved before running pods, which differ in priority only
         for pod in self.running(node):
             standing = self._cache.groups.standing(pod)
             whole = standing.whole and standing.gang is not None
@@ -106,9 +108,15 @@ class QueueUnits:
                 continue
             seen[key] = None
             members = self._members(standing.gang) if whole and standing.gang is not None else [pod]
-            uses = [use for member in members if (use := self._use(member)) is not None]
+            uses = [(member, use) for member in members if (use := self._use(member)) is not None]
+            alike = [(use[0].name, member.priority) for member, use in uses]
+            for known, (member, use) in zip(alike, uses, strict=True):
+                if known not in before:
+                    before[known] = self._capacity.reservations.held_before(member, use[0])
             created = max(member.created for member in members)
-            yield QueueUnit(Unit(key, standing.priority, tuple(members)), tuple(uses), created)
+            unit = Unit(key, standing.priority, tuple(members))
+            reserved = tuple(before[known] for known in alike)
+            yield QueueUnit(unit, tuple(use for _, use in uses), created, reserved)
 
     def _members(self, gang: GroupKey) -> list[Pod]:
         found = [self._cache.nodes.charge_of(pod.key) for pod in self._cache.groups.pods_of(gang.workload)]
@@ -127,13 +135,11 @@ class QueuePreemptStage:
         units: QueueUnits,
         capacity: QueueCapacity,
         preempt: PreemptStage,
-        keeps: Callable[[Iterable[Pod]], bool],
         alike_on_nodes: Callable[[QueuedPodInfo], Hashable],
     ) -> None:
         self._units = units
         self._capacity = capacity
         self._preempt = preempt
-        self._keeps = keeps  # whether pods reserve what victims leave them, if no node fits
         self._alike_on_nodes = alike_on_nodes  # what an entry shares with others that fit the same nodes
         self._in_vain: dict[Hashable, QueuePreemptionResult] = {}
         self._in_vain_at = -1
@@ -157,7 +163,7 @@ class QueuePreemptStage:
             return self._in_vain[alike]
         found = self._victims(pods[:needed], info.pod.priority, kept)
         units = [each.unit for each in found or ()]
-        refused = self._preempt.refused_without(info, units, now) if units and not self._keeps(pods) else None
+        refused = self._preempt.refused_without(info, units, now) if units and not self._capacity.keeps(pods) else None
         if found is None or refused is not None:
             return self._in_vain.setdefault(alike, QueuePreemptionResult(wake_on=refused or frozenset()))
         if not found:
@@ -173,7 +179,7 @@ class QueuePreemptStage:
         """Tells entries apart that their queue answers alike, and for which victims help one and not the other."""
         if not self._may_evict(pods):
             return None
-        return "" if self._keeps(pods) else self._alike_on_nodes(info)
+        return "" if self._capacity.keeps(pods) else self._alike_on_nodes(info)
 
     def _may_evict(self, pods: Iterable[Pod]) -> bool:
         return all(map(self._capacity.may_evict, pods))

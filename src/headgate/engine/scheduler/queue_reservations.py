@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from headgate.model.keys import Key
 from headgate.model.pod import GroupKey, Pod
-from headgate.model.resources import Resources
+from headgate.model.resources import Resources, total
 from headgate.preemption.volcano import Use, may_reclaim, names_deserved
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
@@ -266,6 +266,13 @@ class QueueReservations:
         """The reservations of this queue, and of those below it, that come before this place, in force or not."""
         found = [each for queue in self._with_below(node) for each in self._of_queue[queue].values()]
         return [each for each in found if self.counts([each]) and self.place_of(each.pod, each.queue) < place]
+
+    def held_before(self, pod: Pod, node: VolcanoQueueNode) -> Resources:
+        """What is in force of this queue, and of those below it, before the pod, which reserves anew or uses that."""
+        if not node.reserved:
+            return Resources()
+        before = self.before(self.place_of(pod, node.name), node)
+        return total(each.pod.shape.requests for each in before if each.pod.key in self.in_force)
 
     def _with_below(self, node: VolcanoQueueNode) -> list[str]:
         """The queue and those below it, of those that have reservations."""
