@@ -10,7 +10,7 @@ from test_preempting import evictions, gone, nominations, preempted, recorded
 from headgate.model.effects import PatchStatus, PodCondition
 from headgate.model.events import Observed
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import GroupKey
+from headgate.model.pod import GroupKey, Phase
 
 TRAIN = workload("train", gang(2), priority_class="high")
 PAIR = member("w0"), member("w1")
@@ -161,6 +161,25 @@ def test_pods_that_name_different_totals_wait_until_they_agree(mended):
     steps = Steps(*TWO, of_group("x", 2), of_group("y", 3))
     assert (steps.binds, says(steps)) == ({}, {"x": DISAGREE, "y": DISAGREE})
     assert len(steps.step(*mended).binds) == 2
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+def test_a_group_waits_for_a_failed_pod_to_be_replaced_and_for_no_pod_that_succeeded(phase):
+    ended = bound(of_group("x", 3), "n", phase=phase)
+    waiting = [of_group(name, 3) for name in "yz"]
+    expected = {"y", "z"} if phase is Phase.SUCCEEDED else set()
+    assert Steps(*TWO, ended, *waiting).binds.keys() == expected, "a fresh process"
+    steps = Steps(*TWO, bound(of_group("x", 3), "n"), waiting[0])
+    assert steps.binds == {}
+    steps.see(ended, waiting[1])
+    assert steps.binds.keys() == expected, "one that saw it run"
+
+
+def test_those_that_are_left_of_a_group_start_together():
+    ended = bound(of_group("x", 3), "n", phase=Phase.SUCCEEDED)
+    steps = Steps(node("n", cpu=150), ended, of_group("y", 3), of_group("z", 3))
+    assert steps.binds == {}
+    assert steps.see(node("m")).later(10).binds.keys() == {"y", "z"}
 
 
 def test_a_pod_that_names_another_total_waits_and_leaves_the_running_ones_a_gang():

@@ -11,7 +11,7 @@ from msgspec import Struct
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import GROUP_TOTAL
 from headgate.model.objects import Classes, PriorityClass
-from headgate.model.pod import Gang, GroupKey, Pod, PodGroup, PreemptionMode, Workload
+from headgate.model.pod import Gang, GroupKey, Phase, Pod, PodGroup, PreemptionMode, Workload
 from headgate.model.volcano import VolcanoGroup
 from headgate.preemption.units import Standing
 
@@ -92,6 +92,7 @@ class Groups:
         self._workloads: dict[Key, Workload] = {}
         self._members: dict[Key, dict[Key, Pod]] = {}  # by workload; the pods as observed
         self._totals: dict[GroupKey, Counter[int]] = {}  # how many pods of a group name which total
+        self._succeeded: Counter[GroupKey] = Counter()  # how many pods of such a group have succeeded
 
     # each returns the workloads whose priority changed, or the pods whose description changed
 
@@ -121,21 +122,26 @@ class Groups:
         if pod.group is not None:
             members = self._members.setdefault(pod.group.workload, {})
             if pod.key in members:
-                self._count_total(members[pod.key], -1)
+                self._count(members[pod.key], -1)
             members[pod.key] = pod
-            self._count_total(pod, 1)
+            self._count(pod, 1)
 
     def drop_pod(self, pod: Pod) -> None:
         members = self._members.get(pod.group.workload, {}) if pod.group is not None else {}
         known = members.pop(pod.key, None)
         if known is not None:
-            self._count_total(known, -1)
+            self._count(known, -1)
         if pod.group is not None and not members:
             self._members.pop(pod.group.workload, None)
 
-    def _count_total(self, pod: Pod, sign: int) -> None:
+    def _count(self, pod: Pod, sign: int) -> None:
+        """Counts what the pod says about its group, if it says how many pods that has."""
         if pod.group is None or not pod.group_total:
             return
+        if pod.phase is Phase.SUCCEEDED:
+            self._succeeded[pod.group] += sign
+            if not self._succeeded[pod.group]:
+                del self._succeeded[pod.group]
         totals = self._totals.setdefault(pod.group, Counter())
         totals[pod.group_total] += sign
         if not totals[pod.group_total]:
@@ -169,7 +175,9 @@ class Groups:
         workload = self._workloads.get(pod.group.workload)
         if workload is None and pod.group_total:
             totals = self._totals.get(pod.group, ())
-            return _described_by_pods(pod) if len(totals) <= 1 else Undescribed(_disagreement(totals))
+            if len(totals) > 1:
+                return Undescribed(_disagreement(totals))
+            return _described_by_pods(max(1, pod.group_total - self._succeeded[pod.group]))
         if workload is None:
             return Undescribed(f"waiting for {_named(pod.group.workload)} to be created")
         group = workload.group(pod.group.group)
@@ -186,8 +194,9 @@ class Groups:
     def standing(self, pod: Pod) -> Standing:
         """The pod's priority against being preempted, and the gang it would be preempted with."""
         described = self.describe(pod) if pod.group is not None else None
-        if not isinstance(described, Described) and pod.group_total:
-            described = _described_by_pods(pod)
+        has_object = pod.group is not None and pod.group.workload in self._workloads
+        if pod.group_total and not (has_object and isinstance(described, Described)):
+            described = _described_by_pods(pod.group_total)
         if not isinstance(described, Described):
             return Standing(pod.priority, preempts=pod.preempts)
         rank = described.rank or Rank(pod.priority, pod.priority, pod.preempts)
@@ -208,9 +217,11 @@ class Groups:
         return [key for key, workload in self._workloads.items() if before[key] != self.rank(workload)]
 
 
-def _described_by_pods(pod: Pod) -> Described:
-    """A group without an object: it starts with as many pods as they say it has, and is preempted as a whole."""
-    return Described(PodGroup(gang=Gang(pod.group_total, PreemptionMode.POD_GROUP)), None)
+def _described_by_pods(min_count: int) -> Described:
+    """A group without an object, of which the pods say how many it has: it is preempted as a whole, and it starts with
+    all of them but those that have succeeded, which nobody creates again.
+    """
+    return Described(PodGroup(gang=Gang(min_count, PreemptionMode.POD_GROUP)), None)
 
 
 def _disagreement(totals: Iterable[int]) -> str:
