@@ -280,3 +280,26 @@ async def test_a_head_that_never_ends_is_given_up():
     endless = b"HTTP/1.1 200 OK\r\n" + b"X-More: 1\r\n" * (LARGEST_HEAD // 10)
     with pytest.raises(AnswerLost, match="head"):
         await answering(endless)
+
+
+async def test_each_exchange_of_a_connection_has_its_own_time():
+    """However much longer or shorter that is than the time of the one before."""
+    silence = asyncio.Event()
+
+    async def answers_twice(exchange: Exchange) -> None:
+        if len(server.seen) > 2:
+            await silence.wait()
+        elif len(server.seen) == 2:
+            await asyncio.sleep(0.3)
+        exchange.reply(200)
+
+    async with scripted(answers_twice) as server:
+        pool = pool_to(server.port)
+        assert (await pool.exchange(GET, 0.2)).status == 200
+        assert (await pool.exchange(GET, 60)).status == 200  # the time of the first is over by then
+        began = time.monotonic()
+        with pytest.raises(AnswerLost, match=r"no answer within 0\.1 s"):
+            await pool.exchange(GET, 0.1)
+        assert time.monotonic() - began < 5
+        assert server.connections == 1
+        silence.set()

@@ -85,9 +85,8 @@ class Log:
     def entries(self, entries: Iterable[Entry]) -> None:
         """The journal's entries, in one write."""
         if self._level <= LogLevel.INFO:
-            self._write(
-                "".join(self._line(entry.at, LogLevel.INFO, entry.decision, _fields(entry)) for entry in entries)
-            )
+            line, level = self._line, LogLevel.INFO
+            self._write("".join([line(entry.at, level, entry.decision, _fields(entry)) for entry in entries]))
 
     def _say(self, level: LogLevel, message: str, fields: Fields) -> None:
         if level >= self._level:
