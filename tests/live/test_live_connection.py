@@ -282,25 +282,6 @@ async def test_a_head_that_never_ends_is_given_up():
         await answering(endless)
 
 
-async def test_each_exchange_of_a_connection_has_its_own_time():
-    """However much longer that is than the time of the one before."""
-    release = asyncio.Event()
-
-    async def second_late(exchange: Exchange) -> None:
-        if len(server.seen) == 2:
-            await release.wait()
-        exchange.reply(200)
-
-    async with scripted(second_late) as server:
-        pool = pool_to(server.port)
-        assert (await pool.exchange(GET, 1)).status == 200
-        second = asyncio.create_task(pool.exchange(GET, 60))
-        await asyncio.sleep(1.2)  # the time of the first is over
-        release.set()
-        assert (await second).status == 200
-        assert server.connections == 1
-
-
 async def test_an_exchange_may_have_less_time_than_the_one_before():
     silence = asyncio.Event()
 
