@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from unittest.mock import Mock
 
 import pytest
 from scripted_server import Exchange, scripted, unused_port
@@ -280,3 +281,61 @@ async def test_a_head_that_never_ends_is_given_up():
     endless = b"HTTP/1.1 200 OK\r\n" + b"X-More: 1\r\n" * (LARGEST_HEAD // 10)
     with pytest.raises(AnswerLost, match="head"):
         await answering(endless)
+
+
+async def test_an_exchange_may_have_less_time_than_the_one_before():
+    silence = asyncio.Event()
+
+    async def first_only(exchange: Exchange) -> None:
+        if len(server.seen) > 1:
+            await silence.wait()
+        exchange.reply(200)
+
+    async with scripted(first_only) as server:
+        pool = pool_to(server.port)
+        assert (await pool.exchange(GET, 60)).status == 200
+        async with asyncio.timeout(30):
+            with pytest.raises(AnswerLost, match=r"no answer within 0\.1 s"):
+                await pool.exchange(GET, 0.1)
+        silence.set()
+
+
+class Hands:
+    """A loop whose clock is turned by hand."""
+
+    def __init__(self) -> None:
+        self.now, self.set = 0.0, []
+
+    def time(self) -> float:
+        return self.now
+
+    def create_future(self):
+        return asyncio.get_running_loop().create_future()
+
+    def call_later(self, delay, call):
+        timer = asyncio.TimerHandle(self.now + delay, call, (), asyncio.get_running_loop())
+        self.set.append(timer)
+        return timer
+
+    def turn_to(self, now: float) -> None:
+        self.now = now
+        due = [timer for timer in self.set if timer.when() <= now]
+        self.set = [timer for timer in self.set if timer.when() > now]
+        for timer in due:
+            timer._callback()
+
+
+async def test_the_time_of_an_exchange_is_not_that_of_the_one_before():
+    hands, transport = Hands(), Mock(is_closing=lambda: False)
+    connection = Connection(hands)
+    connection.connection_made(transport)
+    for start in (0.0, 50.0):
+        hands.turn_to(start)
+        asked = asyncio.create_task(connection.exchange(GET, 60))
+        await asyncio.sleep(0)
+        hands.turn_to(start + 59)  # the second has time left when that of the first is over
+        connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert (await asked).status == 200
+    hands.turn_to(1000)
+    assert not hands.set
+    assert not transport.abort.called

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headgate.engine.in_flight import RETRIABLE
 from headgate.engine.journal import Entry
@@ -77,20 +77,28 @@ class Announcements:
             if isinstance(event, Gone):
                 self._waiting.pop(event.key, None)
             elif isinstance(event, Outcome) and not isinstance(event.effect, EmitEvent):
-                yield from self._answered(object_of(event.effect), event, now)
+                for one in self._answered(object_of(event.effect), event):
+                    entry = _at(now, one.entry)
+                    if event.trouble is None:
+                        yield Announcement(entry, one.seconds)
+                    else:
+                        yield FailedAnnouncement(entry, event.trouble.value, event.message)
 
-    def _answered(self, key: Key, outcome: Outcome, now: float) -> Iterator[Announcement | FailedAnnouncement]:
-        write, announced = self._waiting.get(key, (None, []))
+    def _answered(self, key: Key, outcome: Outcome) -> Sequence[Announcement]:
+        """Those that waited for this answer; they go on waiting if the write may still come true."""
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            return ()
+        write, announced = waiting
         if write is not outcome.effect and write != outcome.effect:
-            return
+            return ()
         if outcome.trouble not in RETRIABLE:
             del self._waiting[key]
-        for one in announced:
-            entry = structs.replace(one.entry, at=now)
-            if outcome.trouble is None:
-                yield Announcement(entry, one.seconds)
-            else:
-                yield FailedAnnouncement(entry, outcome.trouble.value, outcome.message)
+        return announced
+
+
+def _at(now: float, entry: Entry) -> Entry:
+    return Entry(now, entry.key, entry.decision, entry.reason, entry.message, entry.numbers)
 
 
 def _announces(entry: Entry) -> bool:

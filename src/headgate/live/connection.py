@@ -94,6 +94,8 @@ class Connection(asyncio.Protocol):
         self._stream: Stream | None = None
         self._opening: asyncio.Future[Stream] | None = None
         self._wants_stream = False
+        self._timeout = self._answer_by = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self.idle_since = 0.0
 
     @property
@@ -105,7 +107,7 @@ class Connection(asyncio.Protocol):
         transport = self._writable()
         waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._waiter = waiter
-        timer = self._loop.call_later(timeout, self._give_up, f"no answer within {timeout:g} s")
+        self._expect_answer(timeout)
         transport.write(request)
         try:
             return await waiter
@@ -113,7 +115,6 @@ class Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
-            timer.cancel()
             self._waiter = None
 
     async def open_stream(self, request: bytes, timeout: float) -> Stream | HttpResponse:
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
         opening: asyncio.Future[Stream] = self._loop.create_future()
         waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._opening, self._waiter = opening, waiter
-        timer = self._loop.call_later(timeout, self._give_up, f"no answer within {timeout:g} s")
+        self._expect_answer(timeout)
         transport.write(request)
         try:
             await asyncio.wait((opening, waiter), return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +133,6 @@ class Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
-            timer.cancel()
             self._opening = self._waiter = None
 
     def abort(self) -> None:
@@ -151,6 +151,27 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             raise NeverSent("the connection was closed before the request was sent")
         return self._transport
+
+    def _expect_answer(self, timeout: float) -> None:
+        """Gives up what waits for an answer after so many seconds. One timer lasts for many exchanges: it looks whether
+        the time of the one under way has come, and is set anew only for one that ends sooner.
+        """
+        self._timeout, self._answer_by = timeout, self._loop.time() + timeout
+        if self._timer is None:
+            self._timer = self._loop.call_later(timeout, self._look_at_time)
+        elif self._timer.when() > self._answer_by:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(timeout, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        left = self._answer_by - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look_at_time)
+        else:
+            self._give_up(f"no answer within {self._timeout:g} s")
 
     def _give_up(self, why: str, trouble: type[AnswerLost] = AnswerLost) -> None:
         self._fail(trouble(why))
@@ -184,6 +205,9 @@ class Connection(asyncio.Protocol):
             self._give_up(f"the head of the answer is larger than {LARGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._take_body()
         self._fail(AnswerLost(str(exc) if exc else "the server closed the connection before answering"))
 
@@ -233,7 +257,7 @@ class Stream:
         self._paused = False
         self._ended = False
         self._trouble: Disconnected | None = None
-        self._news = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None  # while it waits
 
     def receive(self, data: bytes) -> None:
         first, *rest = data.split(b"\n")
@@ -242,7 +266,7 @@ class Stream:
             self._finish_line()
             self._partial.append(piece)
         if self._lines:
-            self._news.set()
+            self._wake_reader()
         self._unread += len(data)
         self._partial_size = len(rest[-1]) if rest else self._partial_size + len(first)
         self._keep_within_limits()
@@ -264,7 +288,7 @@ class Stream:
     def end(self, trouble: Disconnected | None) -> None:
         if not self._ended:
             self._ended, self._trouble = True, trouble
-            self._news.set()
+            self._wake_reader()
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Every complete line in order; raises AnswerLost if the answer broke off instead of ending."""
@@ -274,13 +298,17 @@ class Stream:
             self._resume()
             if self._ended:
                 break
-            self._news.clear()
-            await self._news.wait()
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
         if self._trouble is not None:
             raise self._trouble
 
     def close(self) -> None:
         self._connection.abort()
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def _resume(self) -> None:
         self._unread = 0
@@ -393,7 +421,10 @@ class Pool:
 
     async def exchange(self, request: bytes, timeout: float) -> HttpResponse:
         """Raises NeverSent or AnswerLost, which say whether it is safe to ask again."""
-        await self._take_slot()
+        if self._free > 0 and not self._waiting:
+            self._free -= 1
+        else:
+            await self._wait_for_slot()
         try:
             connection = self._reusable() or await self._connect()
             answer = await connection.exchange(request, timeout)
@@ -426,10 +457,7 @@ class Pool:
         self._closed = True
         self.close_idle()
 
-    async def _take_slot(self) -> None:
-        if self._free > 0 and not self._waiting:
-            self._free -= 1
-            return
+    async def _wait_for_slot(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:

@@ -105,6 +105,11 @@ class WaitingNotes:
         """Since when the oldest waits that other programs wait for; infinity when none does."""
         return _oldest(self._waited_for)
 
+    @property
+    def has_waited_for(self) -> bool:
+        """Whether there is any that other programs wait for."""
+        return bool(self._waited_for)
+
     def put(self, note: Note, now: float, *, is_saturated: bool) -> None:
         """Of an object's events only the last is kept while the server is saturated; otherwise one of each reason."""
         if isinstance(note, EmitEvent):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Protocol
@@ -23,13 +22,14 @@ class LogLevel(IntEnum):
     ERROR = 3
 
 
+_COLUMNS = {level: f"{level.name:<7}" for level in LogLevel}
 Line = Callable[[float, LogLevel, str, Fields], str]
 
 
 def text_line(at: float, level: LogLevel, message: str, fields: Fields) -> str:
     """2026-11-15T12:00:00.000000Z INFO message name=value …"""
-    tail = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
-    return f"{format_micro_time(at)} {level.name:<7} {message}{tail}\n"
+    said = [f" {name}={value if type(value) is int else _quoted(str(value))}" for name, value in fields.items()]
+    return f"{format_micro_time(at)} {_COLUMNS[level]} {message}{''.join(said)}\n"
 
 
 def json_line(at: float, level: LogLevel, message: str, fields: Fields) -> str:
@@ -85,9 +85,8 @@ class Log:
     def entries(self, entries: Iterable[Entry]) -> None:
         """The journal's entries, in one write."""
         if self._level <= LogLevel.INFO:
-            self._write(
-                "".join(self._line(entry.at, LogLevel.INFO, entry.decision, _fields(entry)) for entry in entries)
-            )
+            line, level = self._line, LogLevel.INFO
+            self._write("".join([line(entry.at, level, entry.decision, _fields(entry)) for entry in entries]))
 
     def _say(self, level: LogLevel, message: str, fields: Fields) -> None:
         if level >= self._level:
@@ -138,18 +137,11 @@ def _fields(entry: Entry) -> dict[str, object]:
     if entry.message:
         fields["detail"] = entry.message
     for name, number in entry.numbers.items():
-        if name not in IN_EVERY_LINE:
-            fields.setdefault(name, number)
+        if name not in fields and name not in IN_EVERY_LINE:
+            fields[name] = number
     return fields
 
 
-_PLAIN = re.compile(r"[!#-<>-~]+")  # printable ASCII but for what `_quoted` looks for
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    if type(value) is int:
-        return text
-    if _PLAIN.fullmatch(text) or (text and text.isprintable() and not any(mark in text for mark in ' "=')):
-        return text
-    return msgspec.json.encode(text).decode()
+def _quoted(text: str) -> str:
+    is_plain = text and " " not in text and '"' not in text and "=" not in text and text.isprintable()
+    return text if is_plain else msgspec.json.encode(text).decode()

@@ -171,8 +171,14 @@ class Performer:
     async def _perform(self, write: Write, since: float) -> None:
         self._under_way += 1
         self._quiet.clear()
+        began = self._clock()
         try:
-            await self._carry_out(write)
+            trouble, message = await self._ask_for(write)
+            self._observer.performed(write, trouble, self._clock() - began)
+            if isinstance(write, ENDS_WAITING) and trouble is None:
+                self._notes.outdate(write.target)
+            if not isinstance(write, EmitEvent):
+                self._tell(Outcome(write, trouble, message))
         finally:
             self._under_way -= 1
             if self._under_way == 0:
@@ -229,7 +235,7 @@ class Performer:
         while self._group is not None and not self._stopping:
             line = InformLine.WAITED_FOR
             note: Write | None = None
-            if self._informing[line] < WAITED_FOR:
+            if self._notes.has_waited_for and self._informing[line] < WAITED_FOR:
                 note = self._notes.take_waited_for(self._behind)
             if note is None:
                 line = InformLine.OTHERS
@@ -259,26 +265,14 @@ class Performer:
             return None
         return self._notes.take(self._behind, self._clock())
 
-    async def _carry_out(self, write: Write) -> None:
-        began = self._clock()
-        trouble: WriteError | None
+    async def _ask_for(self, write: Write) -> tuple[WriteError | None, str]:
+        """Its requests in order, up to the first that fails. After a first success "nothing was done" would not be
+        true.
+        """
         try:
             calls = calls_for(write, REPORTER)
         except Exception as error:  # what cannot be put into words is refused, and no reason to stop the others
-            trouble, message = (
-                WriteError.REFUSED,
-                f"it cannot be written: {type(error).__name__}: {error}"[:LONGEST_REASON],
-            )
-        else:
-            trouble, message = await self._ask_all(calls)
-        self._observer.performed(write, trouble, self._clock() - began)
-        if isinstance(write, ENDS_WAITING) and trouble is None:
-            self._notes.outdate(write.target)
-        if not isinstance(write, EmitEvent):
-            self._tell(Outcome(write, trouble, message))
-
-    async def _ask_all(self, calls: tuple[Call, ...]) -> tuple[WriteError | None, str]:
-        """In order, up to the first that fails. After a first success "nothing was done" would not be true."""
+            return WriteError.REFUSED, f"it cannot be written: {type(error).__name__}: {error}"[:LONGEST_REASON]
         for position, call in enumerate(calls):
             trouble, message = await self._ask(call)
             if trouble is WriteError.UNAVAILABLE and position > 0:

@@ -233,7 +233,8 @@ class LeaderTerm:
         log, entries = self._dependencies.log, list[Entry]()
         for event in batch:
             if isinstance(event, Outcome):
-                self._warn_of_refusal(event, {})
+                if event.trouble is WriteError.REFUSED:
+                    self._warn_of_refusal(event, {})
             elif isinstance(event, RemoteEvent) and isinstance(event.event, Outcome):
                 self._warn_of_refusal(event.event, {"cluster": event.cluster})
         for answered in self._announcements.answered(batch, now):
