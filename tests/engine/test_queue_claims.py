@@ -435,3 +435,33 @@ def test_what_is_reserved_after_a_running_pod_does_not_have_it_evicted(others):
     steps = Returning(*tree, node("n", cpu=1000), running("theirs", "other", 500, priority=9), *others).run()
     assert steps.evicted == []
     assert steps.on_nodes == {"theirs"}
+
+
+def test_a_gang_whose_first_member_requests_nothing_stays_within_what_its_queue_deserves():
+    """Another gang, which is beyond that, gives way to it: they had both been shown to autoscalers."""
+    tree = [
+        queue("org", 4000),
+        queue("team", None, "org", deserved=2000),
+        queue("other", None, "org", deserved=2000, **FIRST),
+    ]
+    two, train = {"gated": False, "of": "other", "group": grouped("b", "two").group}, grouped("m").group
+    held = [elsewhere("b0", 1000, **two), elsewhere("b1", 2000, **two)]
+    first, big = elsewhere("first", 0, gated=False, group=train), elsewhere("big", 2000, group=train, created=1.0)
+    steps = Queues(*tree, BIG, pod_group(members=1), pod_group("two", 2, "other"), *held, first)
+    steps.later(20.0).see(big)
+    assert steps.let_go.count("big") == 1
+    told = {"b0": "SchedulingGated", "b1": "SchedulingGated"}
+    assert steps.reasons == {"first": "Unschedulable", "big": "Unschedulable", **told}
+
+
+def test_a_member_that_reserves_anew_does_not_displace_one_of_its_gang():
+    """The gang starts with both. The time of the other is over, but it reserves as long as the last of them may."""
+    times = Settings(volcano=VolcanoSettings(reservation_timeout=100.0))
+    group = grouped("m").group
+    old = elsewhere("old", 1000, gated=False, group=group, created=1.0)
+    new = elsewhere("new", 2000, gated=False, group=group)
+    steps = Queues(queue("team", 2000), BIG, pod_group(members=1), settings=times)
+    steps.later(250.0).see(replace(old, reserved_at=0.0), replace(new, reserved_at=250.0))
+    assert steps.let_go == []
+    steps.later(20.0).see(node("gpu-1", cpu=4000, labels={"gpu": "yes"}))
+    assert steps.bound == {"old": "gpu-1"}

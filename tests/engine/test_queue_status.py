@@ -4,13 +4,14 @@ import pytest
 from builders import amounts, bound, node, pod
 from msgspec.structs import replace
 from steps import Steps
-from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queued
+from volcano_scenes import Queues, elsewhere, group_key, grouped, pod_group, queue, queue_key, queued
 
 from headgate.engine.in_flight import AwaitedPermits
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
 from headgate.model.events import Gone, Observed, Outcome, WriteError, WritePermits
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.resources import Resources
+from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
 
@@ -262,3 +263,18 @@ def test_what_a_queue_counts_waits_for_a_permit_and_is_the_latest_then_while_its
     assert steps.engine.awaited_permits is None
     steps.see(queue("other", 2000), bound(queued("c", 100, "other", gates=()), "n"))
     assert queues(steps)["other"].state is QueueState.OPEN
+
+
+def test_a_group_says_that_its_queue_is_too_full_by_now_for_a_pod_of_it_that_rests():
+    """Another pod of the group, which somebody else let go, took the capacity while it rested."""
+    times = Settings(volcano=VolcanoSettings(reservation_timeout=100.0))
+    resting = replace(elsewhere("resting", gated=False, group=grouped("m").group), reserved_at=0.0)
+    late = elsewhere("late", gated=False, group=grouped("m").group, created=5.0)
+    steps = Queues(queue("team", 1000), node("n"), described := pod_group(), settings=times)
+    steps.later(110.0).see(resting)
+    patch = next(e for e in steps.effects if isinstance(e, PatchStatus) and isinstance(e.change, PodGroupStatus))
+    assert patch.change.conditions == ()
+    shown = replace(described.volcano, phase=patch.change.phase)
+    steps.step(Outcome(patch), Observed(replace(described, volcano=shown, version="2")))
+    steps.later(5.0).see(late)
+    assert group(steps).conditions[0].message == "queue team has no capacity for its pods"

@@ -626,6 +626,12 @@ class QueueCapacity:
             self.changed.setdefault(entry.first.key, False)
         return entry.first.key
 
+    def _is_unplaced_refused(self, pod: Pod) -> bool:
+        """Whether no node fitted the pod, or those that start with it, and its queue would refuse it by now."""
+        entry = self._unplaced.entries.get(pod.key)
+        node = self.usage.tree.get(entry.queue) if entry is not None else None
+        return entry is not None and node is not None and self._is_refused(entry, node)
+
     def _is_refused(self, entry: UnplacedEntry, node: VolcanoQueueNode) -> bool:
         """Whether the queue has no capacity for these pods any more, also without the reservations after theirs."""
         if entry.devices and node.refuses_devices(entry.first):
@@ -654,12 +660,14 @@ class QueueCapacity:
     def _displace(self, pods: Sequence[Pod], node: VolcanoQueueNode, displaced: dict[Key, QueueReservation]) -> bool:
         """Whether the first of these pods, which start together, fits once all reservations after it are set aside.
 
-        Then the reservations that are settled with it leave it in force, so no two can displace each other.
+        Then the reservations that are settled with it leave it in force, so no two can displace each other. Those of
+        its own gang start with it and are not set aside.
         """
         if displaced:
             return False
         place, beyond = self.reservations.place_of(pods[0], node.name), not self.within_deserved(pods, node)
-        aside = self.reservations.after(place, node.name, beyond=beyond)
+        after = self.reservations.after(place, node.name, beyond=beyond)
+        aside = [each for each in after if not self._start_together(pods[0], each.pod.key)]
         for each in aside:
             self.reservations.unreserve(each)
         if aside and node.fits(pods[0].shape.requests):
@@ -723,7 +731,7 @@ class QueueCapacity:
         Pods that never asked for the gate reserve nothing, so nobody asks again when the capacity they fit is used up:
         of these it does not count whether they were refused when they were tried last.
         """
-        if any(pod.key in self._lines.refused and opted_in(pod) for pod in pods):
+        if any(opted_in(pod) and (pod.key in self._lines.refused or self._is_unplaced_refused(pod)) for pod in pods):
             return False
         new = [pod for pod in pods if pod.key not in self.in_force]
         missing, taken = needed - (len(pods) - len(new)), list[Use]()

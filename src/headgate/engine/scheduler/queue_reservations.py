@@ -147,7 +147,7 @@ class QueueReservations:
         for unit in units:
             self._wake_at(unit)
         counting = [unit for unit in units if self.counts(unit)]
-        counting.sort(key=lambda unit: self._is_beyond(unit[0]))
+        counting.sort(key=self._is_beyond)
         for unit in counting:
             self._reserve_together(unit)
         if is_kept_from is not None:
@@ -248,19 +248,28 @@ class QueueReservations:
         levels = [level for level in node.path() if level.name in self._of_queue] if node is not None else []
         return any(self.beyond.get(level.name) != self.first_beyond(level) for level in levels)
 
-    def _is_beyond(self, each: QueueReservation) -> bool:
-        """Whether the reservation is more than its queue deserves, or behind one that is."""
-        first, node = self.beyond.get(each.queue), self.tree.get(each.queue)
-        if node is None or not names_deserved([(node, each.pod.shape.requests)]):
+    def _is_beyond(self, unit: Sequence[QueueReservation]) -> bool:
+        """Whether the reservations of a unit are more than their queue deserves, or behind some that are."""
+        queue = unit[0].queue
+        first, node = self.beyond.get(queue), self.tree.get(queue)
+        if node is None or not names_deserved(
+            [(node, each.pod.shape.requests) for each in unit if each.queue == queue]
+        ):
             return True
-        return first is not None and first <= self.place_of(each.pod, each.queue)
+        return first is not None and first <= self._place_of_unit(unit)
+
+    def _place_of_unit(self, unit: Sequence[QueueReservation]) -> ReservationPlace:
+        return self.place(unit[0].pod, unit[0].queue, unit[0].since(self.now))
 
     def after(self, place: ReservationPlace, queue: str, *, beyond: bool) -> list[QueueReservation]:
-        """Those in force that come after one of this queue, which is more than it deserves or not."""
-        found = [(each, self.place_of(each.pod, each.queue)) for each in self.in_force.values()]
-        own = [each for each, theirs in found if each.queue == queue and theirs > place]
-        others = [(each, theirs) for each, theirs in found if each.queue != queue]
-        return own + [each for each, theirs in others if (beyond, place) < (self._is_beyond(each), theirs)]
+        """Those in force that come after one of this queue, which is more than it deserves or not, as `units`."""
+        found: list[QueueReservation] = []
+        for unit in self.units():
+            theirs = self._place_of_unit(unit)
+            own = unit[0].queue == queue
+            if theirs > place if own else (self._is_beyond(unit), theirs) > (beyond, place):
+                found += [each for each in unit if each.pod.key in self.in_force]
+        return found
 
     def before(self, place: ReservationPlace, node: VolcanoQueueNode) -> list[QueueReservation]:
         """The reservations of this queue, and of those below it, that come before this place, in force or not."""
