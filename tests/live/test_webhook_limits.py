@@ -59,6 +59,7 @@ async def endless(head: bytes) -> AsyncIterator[dict[str, Any]]:
             while True:
                 writer.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
                 await writer.drain()
+                await asyncio.sleep(0)  # a transport that has failed takes all, and it takes a turn of the loop to tell
         except (ConnectionError, asyncio.IncompleteReadError):
             writer.close()
 
