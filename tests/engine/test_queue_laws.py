@@ -43,6 +43,11 @@ def test_evictions_come_to_rest(first):
         evictions_come_to_rest(seed)
 
 
+def test_who_is_woken_in_vain_by_each_eviction_has_nobody_start_again():
+    """No node fits p3, for which p2 gave up the node that p4 had left, so that p4 came back to it."""
+    evictions_come_to_rest(600099)
+
+
 def test_everybody_runs_in_the_end():
     for seed in range(20):
         everybody_runs_in_the_end(seed)

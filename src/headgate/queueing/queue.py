@@ -120,7 +120,10 @@ class VolcanoOrder(Protocol):
     """How entries of Volcano's queues take their turn."""
 
     def enters(self, info: QueuedPodInfo) -> None:
-        """Takes in an entry that is to be tried, now or after a backoff, and gives it its rank."""
+        """Takes in an entry that is to be tried, and gives it its rank."""
+
+    def backs_off(self, info: QueuedPodInfo) -> None:
+        """Takes in an entry that is to be tried after a backoff, and gives it its rank."""
 
     def rank(self, info: QueuedPodInfo) -> None:
         """Sets `queue_priority` and `sharing` of the entry as its queue is now."""
@@ -140,6 +143,9 @@ class NoVolcanoOrder:
     share_changes = 0
 
     def enters(self, info: QueuedPodInfo) -> None:
+        pass
+
+    def backs_off(self, info: QueuedPodInfo) -> None:
         pass
 
     def rank(self, info: QueuedPodInfo) -> None:
@@ -487,7 +493,7 @@ class PodQueue:
         return info is not None and info.queue is queue and info.order == order
 
     def _push_backoff(self, info: QueuedPodInfo, until: float, event: QueueingEvent) -> None:
-        self._volcano.enters(info)
+        self._volcano.backs_off(info)
         key = self._enter(info, QueueName.BACKOFF, event)
         heapq.heappush(self._in_backoff, (until, info.order, key))
         if len(self._in_backoff) > 2 * len(self._infos) + MOST_STALE:

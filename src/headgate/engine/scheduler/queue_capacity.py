@@ -145,18 +145,33 @@ class QueueCapacity:
 
     def enters(self, info: QueuedPodInfo) -> None:
         """Takes in an entry that is to be tried, and by what its queue takes its turn."""
+        queue = self._take_in(info)
+        if queue and self._claims.enter(info, queue):
+            self._weigh_again()
+        elif queue == "" and info.pod.key in self._claims:
+            self._gives_up(info.pod.key)
+
+    def backs_off(self, info: QueuedPodInfo) -> None:
+        """Takes in an entry that is to be tried later. Nothing is kept for one that no node fitted when it was tried
+        last: each time it is woken in vain somebody else would be evicted, and start again.
+        """
+        if info.pod.key in self._unplaced.entries:
+            self._take_in(info)
+            self._gives_up(info.pod.key)
+        else:
+            self.enters(info)
+
+    def _take_in(self, info: QueuedPodInfo) -> str | None:
+        """Gives the entry its rank; returns its queue, or None where nothing is to be known of it."""
         if not self.in_use:
-            return
+            return None
         queue = self.queue_of(info.pod)
         info.queue_priority = self.reservations.priorities.get(queue, 0)
         info.sharing = queue if self._sharing else ""
         known = self._known.get(info.pod.key)
         if known is None or (info.group is not None and known.group != info.group):
-            return  # the entry of a gang whose oldest member is gone or has left it: it is about to be made anew
-        if queue and self._claims.enter(info, queue):
-            self._weigh_again()
-        elif not queue and info.pod.key in self._claims:
-            self._gives_up(info.pod.key)
+            return None  # the entry of a gang whose oldest member is gone or has left it: it is about to be made anew
+        return queue
 
     def rank(self, info: QueuedPodInfo) -> None:
         queue = self.queue_of(info.pod)
