@@ -21,6 +21,16 @@ def test_a_law_of_fleets_holds(law, seed):
             id="a group that a worker evicts is not shown as failed at home",
         ),
         pytest.param(
+            "what_some_cluster_can_run_runs_and_leaves_nothing_behind",
+            800397,
+            id="a member of a group is bound when another one has succeeded",
+        ),
+        pytest.param(
+            "what_some_cluster_can_run_runs_and_leaves_nothing_behind",
+            820223,
+            id="pods that failed by an eviction are created anew where their group is dispatched to again at once",
+        ),
+        pytest.param(
             "what_is_deleted_at_home_is_deleted_everywhere",
             30046,
             id="a Workload that vanished is not written to until that is observed",

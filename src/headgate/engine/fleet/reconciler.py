@@ -34,7 +34,7 @@ from headgate.model.effects import (
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IN_USE, MULTIKUEUE, OPENED_GATE
 from headgate.model.objects import Job, StatefulSet
-from headgate.model.pod import ENDED, Pod
+from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.quantity import counted
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueuedWorkload
 from headgate.model.settings import MultiKueueSettings
@@ -284,12 +284,20 @@ class Reconciliation:
                 else:
                     yield cluster, self._replica_for(home)
         for cluster in self._everywhere():
-            if cluster not in nominated.clusters:
+            if cluster not in nominated.clusters or self._has_failed_pods(cluster):
                 yield from self._remove(cluster)
             elif cluster in state.replicas and cluster in state.connected:
                 yield from self._in_step(home, cluster, state.replicas[cluster])
         if self._settings.orchestrated:
             yield from self._orchestrate(home, replicas)
+
+    def _has_failed_pods(self, cluster: str) -> bool:
+        """Whether pods were cloned there that have ended, and one of them failed. The workload was evicted there and is
+        dispatched again without having been removed: a Job would start again, such pods have to be created anew.
+        """
+        clones = self._state.clones.get(cluster, {}).values()
+        failed = any(isinstance(part, Pod) and part.phase is Phase.FAILED for part in clones)
+        return failed and all(isinstance(part, Pod) and part.phase in ENDED for part in clones)
 
     def _replica_for(self, home: QueuedWorkload) -> Create:
         assert self._state.job is not None, f"{home.key} is dispatched without its job"
