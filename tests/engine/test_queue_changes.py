@@ -417,6 +417,19 @@ def test_in_a_fifo_queue_nobody_overtakes_a_pod_whose_removal_failed():
     assert steps.let_go == ["late"]
 
 
+def test_a_pod_whose_removal_is_under_way_overtakes_nobody_in_the_fifo_queue_it_moves_to():
+    """The removal was decided for another queue; if it has arrived all the same, the pod reserves."""
+    steps = Queues(queue("team", 1000, **FIFO), queue("other", 1000), queued("first", 2000))
+    removal = steps.see(elsewhere("a", of="other", created=1.0)).removal("a")
+    steps.see(elsewhere("a", created=1.0))
+    assert steps.messages == {"a": "waiting behind default/first, the first in queue team"}
+    steps.step(Outcome(removal, WriteError.UNKNOWN), Observed(node("gpu", labels={"gpu": "yes"})))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert (steps.bound, steps.let_go) == ({}, [])
+    steps.see(replace(elsewhere("a", gated=False, created=1.0), reserved_at=0.0))
+    assert steps.bound == {"a": "gpu"}
+
+
 # the order of queues
 
 

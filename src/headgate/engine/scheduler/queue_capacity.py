@@ -22,7 +22,7 @@ from headgate.engine.scheduler.queue_claims import KeptCapacity, QueueClaims
 from headgate.engine.scheduler.queue_lines import QueueLines, UnplacedEntries, UnplacedEntry
 from headgate.engine.scheduler.queue_refusals import RefusedPod, of_whole_gang, opted_in
 from headgate.engine.scheduler.queue_reservations import QueueReservation, QueueReservations, reserved_in
-from headgate.engine.scheduler.queue_usage import PodUse, QueueUsage
+from headgate.engine.scheduler.queue_usage import PodUse, VolcanoUsage
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import GroupKey, Pod
@@ -67,7 +67,7 @@ class QueueCapacity:
         self._note = cache.note
         self._node_is_coming = cache.node_is_coming
         self._gated = settings.gates
-        self.usage = QueueUsage(self._queues, self._outdated)
+        self.usage = VolcanoUsage(self._queues, self._outdated)
         self.reservations = QueueReservations(settings.reservation_timeout, self._needed, self.usage.changing)
         self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
         self._lines = QueueLines(self._is_fifo)  # of these, those that wait for their queue

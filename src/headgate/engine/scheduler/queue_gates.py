@@ -141,7 +141,14 @@ class GatedByQueue:
     def __init__(self, capacity: QueueCapacity, removals: GateRemovals) -> None:
         self._capacity = capacity
         self.removals = removals
-        self.as_assumed, self.forget = removals.as_assumed, removals.forget
+        self.forget = removals.forget
+
+    def as_assumed(self, pod: Pod) -> Pod:
+        """A pod that shows its gates in another queue than the one that let it go is gated: that one decides anew."""
+        reserving = self._capacity.reservations.get(pod.key)
+        if reserving is not None and ours(pod) and self._capacity.queue_of(pod) != reserving.queue:
+            self.forget(pod.key)
+        return self.removals.as_assumed(pod)
 
     def observed(self, pod: Pod) -> list[PatchSpec]:
         self._capacity.waits(pod)

@@ -23,7 +23,7 @@ class PodUse(Struct, frozen=True):
     requests: Resources
 
 
-class QueueUsage:
+class VolcanoUsage:
     """Once the queues have changed, `is_stale`, there are no accounts until they are built anew."""
 
     def __init__(self, queues: Mapping[str, VolcanoQueue], outdated: Callable[[], None]) -> None:
