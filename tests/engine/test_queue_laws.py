@@ -48,6 +48,11 @@ def test_who_is_woken_in_vain_by_each_eviction_has_nobody_start_again():
     evictions_come_to_rest(600099)
 
 
+def test_a_gang_that_loses_a_pod_to_one_tried_before_it_is_settled_anew():
+    """The eviction of p6 for a pod of its queue leaves blue, which is tried next, with one pod of the two it needs."""
+    evictions_come_to_rest(801419)
+
+
 def test_everybody_runs_in_the_end():
     for seed in range(20):
         everybody_runs_in_the_end(seed)

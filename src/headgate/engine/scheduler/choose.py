@@ -84,14 +84,19 @@ class ChooseStage:
         while (count := most()) > 0 and (first := self._queue.pop()) is not None:
             self.deciding = first.pod.key
             if first.group is not None:
-                yield self._gang(first, first.group)
+                gang = self._gang(first, first.group)
+                if gang is not None:
+                    yield gang
                 continue
             equal = self._queue.pop_with(first, count, same_verdicts)
             yield Batch(equal, equal=True) if len(equal) > 1 else Batch(self._different(first, count))
 
-    def _gang(self, info: QueuedPodInfo, group: GroupKey) -> Batch:
+    def _gang(self, info: QueuedPodInfo, group: GroupKey) -> Batch | None:
+        """None if the gang has lost pods to one that was tried before it: what becomes of it is settled next."""
         state = self._gangs.state(group)
-        assert isinstance(state, QueuedAsOne), f"{group} is queued as one and should not be"
+        if not isinstance(state, QueuedAsOne):
+            assert group in self._gangs.touched, f"{group} is queued as one and should not be"
+            return None
         return Batch([info], False, group, self._gangs.members(group), state.needed, state.topology)
 
     def _different(self, first: QueuedPodInfo, count: int) -> list[QueuedPodInfo]:
