@@ -31,6 +31,11 @@ def test_a_law_of_fleets_holds(law, seed):
             id="pods that failed by an eviction are created anew where their group is dispatched to again at once",
         ),
         pytest.param(
+            "what_some_cluster_can_run_runs_and_leaves_nothing_behind",
+            830399,
+            id="evicted at home while the cluster it ran on is cut off, it waits for that before it runs elsewhere",
+        ),
+        pytest.param(
             "what_is_deleted_at_home_is_deleted_everywhere",
             30046,
             id="a Workload that vanished is not written to until that is observed",

@@ -144,6 +144,17 @@ class Reconciliation:
             self._wake_at(at)
         return bool(until)
 
+    def _runs_where_lost(self) -> bool:
+        """Whether its job was seen on a cluster that is cut off, for as long as is waited for a lost cluster. It was
+        evicted at home, where nobody knew whether it runs.
+        """
+        lost_since, timeout = self._state.lost_since, self._settings.worker_lost_timeout
+        lost = [lost_since.get(one) for one in self._state.clones if one not in self._state.connected]
+        until = max((since + timeout for since in lost if since is not None), default=0.0)
+        if until > self._now:
+            self._wake_at(until)
+        return until > self._now
+
     def _everywhere(self) -> list[str]:
         found = {**self._state.replicas, **self._state.clones}
         return sorted({cluster for cluster in found if cluster in self._state.connected} | self._state.unread.keys())
@@ -238,7 +249,7 @@ class Reconciliation:
 
     def _dispatch(self, home: QueuedWorkload, check: CheckStatus) -> Iterator[ClusterWrite]:
         others = [one for one in home.status.checks if one.name != check.name]
-        if any(one.state is not CheckState.READY for one in others):
+        if any(one.state is not CheckState.READY for one in others) or self._runs_where_lost():
             return
         won = winner([each for each in self._replicas() if _may_win(home, each)])
         if won is not None:
