@@ -233,10 +233,9 @@ class LeaderTerm:
         log, entries = self._dependencies.log, list[Entry]()
         for event in batch:
             if isinstance(event, Outcome):
-                if event.trouble is WriteError.REFUSED:
-                    self._warn_of_refusal(event, {})
+                self._warn_if_refused(event, {})
             elif isinstance(event, RemoteEvent) and isinstance(event.event, Outcome):
-                self._warn_of_refusal(event.event, {"cluster": event.cluster})
+                self._warn_if_refused(event.event, {"cluster": event.cluster})
         for answered in self._announcements.answered(batch, now):
             if isinstance(answered, Announcement):
                 self._dependencies.metrics.told((answered.entry,), answered.seconds)
@@ -246,10 +245,9 @@ class LeaderTerm:
                 log.warning(f"{entry.decision} failed", object=str(entry.key), reason=entry.reason, error=error)
         log.entries(entries)
 
-    def _warn_of_refusal(self, outcome: Outcome, where: Mapping[str, str]) -> None:
-        if outcome.trouble is WriteError.REFUSED:
-            what, key, error = type(outcome.effect).__name__, object_of(outcome.effect), outcome.message
-            said = error or outcome.trouble
-            self._dependencies.log.warning(
-                "the server refuses a write", **where, effect=what, object=str(key), error=said
-            )
+    def _warn_if_refused(self, outcome: Outcome, where: Mapping[str, str]) -> None:
+        if outcome.trouble is not WriteError.REFUSED:
+            return
+        what, key, error = type(outcome.effect).__name__, object_of(outcome.effect), outcome.message
+        said = error or outcome.trouble
+        self._dependencies.log.warning("the server refuses a write", **where, effect=what, object=str(key), error=said)
